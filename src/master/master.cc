@@ -21,7 +21,7 @@ std::span<runtime::Executor* const> allButFirst(std::span<runtime::Executor* con
 }
 
 /// Without workers the dispatch thread does it all in any case.
-SoleProcessor soleProcessor(const Master::Environment& environment) {
+store::SoleProcessor soleProcessor(const Master::Environment& environment) {
   if (environment.has_one_processor == nullptr || !environment.dispatch.hasWorkers()) return {};
   return {.dispatch = &environment.dispatch, .is_so = environment.has_one_processor};
 }

@@ -74,7 +74,7 @@ class Master final : private LinkObserver {
     rpc::Dispatch& dispatch;
     rpc::Caller& caller;
     runtime::Rcu& rcu;
-    Threads& threads;
+    store::Threads& threads;
     log::LogMemory& memory;                 ///< memory of config.log.memory_bytes bytes
     log::Replicator* replicator = nullptr;  ///< used in place of what config.replication asks for
     uint64_t seed = 0;                      ///< seed of random choices: where replicas go
@@ -106,7 +106,7 @@ class Master final : private LinkObserver {
   runtime::PinRegistry& pins() { return pins_; }
 
   ServerId id() const { return link_.id(); }
-  const ServerLease& lease() const { return lease_; }
+  const store::ServerLease& lease() const { return lease_; }
   /// Whether commands of this start of the coordinator are carried out: only those of the start that has answered last.
   bool obeys(uint64_t start) const { return changes_->obeys(start); }
   /// The latest change of the coordinator's state that this server has heard of.
@@ -119,15 +119,15 @@ class Master final : private LinkObserver {
   const PinnedValues* pinnedValues() const { return parts_ ? &parts_->pinned : nullptr; }
   const index::HashIndex& index() const { return *index_; }
   index::HashIndex& index() { return *index_; }
-  const ObjectStore& store() const { return store_; }
+  const store::ObjectStore& store() const { return store_; }
   /// nullptr before the master serves.
   const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }
   /// nullptr before the master serves.
   const RecoveryTarget* recoveryTarget() const { return parts_ ? &parts_->recovery : nullptr; }
-  const ResultTable& results() const { return results_; }
+  const store::ResultTable& results() const { return results_; }
   /// nullptr without replication.
   const ReplicaManager* replicas() const { return replicas_.get(); }
-  const TabletTable& tablets() const { return tablets_; }
+  const store::TabletTable& tablets() const { return tablets_; }
 
  private:
   Master(const MasterConfig& config, const Environment& environment, MasterObserver& observer,
@@ -144,7 +144,7 @@ class Master final : private LinkObserver {
     Parts(Master& master, ServerId id, ClusterId cluster);
     log::Log log;
     log::Cleaner cleaner;
-    Maintenance maintenance;
+    store::Maintenance maintenance;
     MemoryRepair repair;
     MigrationSource source;
     MigrationTarget target;
@@ -168,10 +168,10 @@ class Master final : private LinkObserver {
   runtime::Executor& background_;
   std::unique_ptr<index::HashIndex> index_;
   runtime::PinRegistry pins_;
-  ServerLease lease_;
-  TabletTable tablets_;
-  ResultTable results_;
-  ObjectStore store_;
+  store::ServerLease lease_;
+  store::TabletTable tablets_;
+  store::ResultTable results_;
+  store::ObjectStore store_;
   const std::unique_ptr<ChangeKeeper> changes_;
   CoordinatorLink link_;
   log::NoReplicator no_replicator_;

@@ -18,8 +18,8 @@ using wire::Opcode;
 
 constexpr int64_t kDrainPauseNs = 200 * runtime::kNanosPerMicro;
 
-Tablet fromControl(const control::Tablet& message) {
-  Tablet tablet;
+store::Tablet fromControl(const control::Tablet& message) {
+  store::Tablet tablet;
   tablet.id = TabletId(message.id());
   tablet.table = TableId(message.table());
   tablet.range = {message.first_hash(), message.last_hash()};
@@ -67,7 +67,7 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
   return plan.validate();
 }
 
-bool isSensible(const Tablet& tablet) {
+bool isSensible(const store::Tablet& tablet) {
   return tablet.id && tablet.table && tablet.epoch && tablet.range.first <= tablet.range.last;
 }
 
@@ -120,14 +120,14 @@ runtime::Task<void> TabletService::takeTablet(Request request) {
 }
 
 void TabletService::take(Request request, const control::TakeTabletRequest& ask) {
-  Tablet tablet = fromControl(ask.tablet());
+  store::Tablet tablet = fromControl(ask.tablet());
   if (!isSensible(tablet)) return request.reply(Status::BadRequest);
   if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
   SegmentId first_segment = parts_.log.headId();
   if (!first_segment) return request.reply(Status::RetryLater);
   const auto present = parts_.tablets.get(tablet.id);
   if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
-  if (present && present->state == TabletState::Normal && present->epoch == tablet.epoch) {
+  if (present && present->state == store::TabletState::Normal && present->epoch == tablet.epoch) {
     first_segment = present->first_segment;  // repeated
   } else if (ask.created_empty()) {
     tablet.first_segment = first_segment;
@@ -140,7 +140,7 @@ void TabletService::take(Request request, const control::TakeTabletRequest& ask)
     }
     if (!progress->done || progress->status != Status::Ok) return request.reply(Status::RetryLater);
     first_segment = present->first_segment;
-    const Status updated = parts_.tablets.update(tablet.id, tablet.epoch, TabletState::Normal, first_segment);
+    const Status updated = parts_.tablets.update(tablet.id, tablet.epoch, store::TabletState::Normal, first_segment);
     if (updated != Status::Ok) return request.reply(updated);
     parts_.target.forget(tablet.id, tablet.epoch);
     parts_.recovery.forget(tablet.id, tablet.epoch);
@@ -194,7 +194,7 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
   request.reply(status);
 }
 
-runtime::Detached TabletService::clear(Tablet tablet) {
+runtime::Detached TabletService::clear(store::Tablet tablet) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   // Parts of the range may be here again, under a newer epoch.
   parts_.results.dropRange(tablet.table, tablet.range,
@@ -212,10 +212,10 @@ void TabletService::splitTablet(Request request) {
   if (!obeys(request)) return request.reply(Status::RetryLater);
   control::SplitTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  const Tablet lower = fromControl(ask.lower());
-  const Tablet upper = fromControl(ask.upper());
+  const store::Tablet lower = fromControl(ask.lower());
+  const store::Tablet upper = fromControl(ask.upper());
   if (!isSensible(lower) || !isSensible(upper)) return request.reply(Status::BadRequest);
-  const auto has = [&](const Tablet& tablet) {
+  const auto has = [&](const store::Tablet& tablet) {
     const auto present = parts_.tablets.get(tablet.id);
     return present && present->range == tablet.range;
   };
@@ -223,7 +223,7 @@ void TabletService::splitTablet(Request request) {
   const auto present = parts_.tablets.get(TabletId(ask.tablet()));
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
-  if (present->state == TabletState::Pulling) return request.reply(Status::RetryLater);
+  if (present->state == store::TabletState::Pulling) return request.reply(Status::RetryLater);
   const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
   // The whole does not come back: a late command that would take it again finds it dropped.
   if (split == Status::Ok) noteDropped(TabletId(ask.tablet()), std::max(lower.epoch, upper.epoch));
@@ -243,16 +243,16 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     request.reply(present ? Status::StaleEpoch : Status::NotFound);
     co_return;
   }
-  if (present->state == TabletState::Pulling) {
+  if (present->state == store::TabletState::Pulling) {
     request.reply(Status::RetryLater);
     co_return;
   }
-  Status status = parts_.tablets.update(id, present->epoch, TabletState::Frozen, present->first_segment);
+  Status status = parts_.tablets.update(id, present->epoch, store::TabletState::Frozen, present->first_segment);
   if (status == Status::Ok && !RC_MUTATION("freeze-without-draining")) {
     status = co_await drained(request.executor());
   }
   if (status == Status::Ok && !RC_MUTATION("freeze-before-durable")) {
-    status = co_await Reached(parts_.log, request.executor(), present->durability, parts_.log.heads().end());
+    status = co_await store::Reached(parts_.log, request.executor(), present->durability, parts_.log.heads().end());
   }
   request.reply(status);
 }
@@ -266,24 +266,24 @@ void TabletService::unfreezeTablet(Request request) {
   const auto present = parts_.tablets.get(id);
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch == new_epoch) return request.reply(Status::Ok);  // repeated
-  if (present->epoch.value != ask.epoch() || present->state == TabletState::Pulling) {
+  if (present->epoch.value != ask.epoch() || present->state == store::TabletState::Pulling) {
     return request.reply(Status::StaleEpoch);
   }
   // Under a new epoch: whoever still asks with the old one learns of the move that was given up.
-  request.reply(parts_.tablets.update(id, new_epoch, TabletState::Normal, present->first_segment));
+  request.reply(parts_.tablets.update(id, new_epoch, store::TabletState::Normal, present->first_segment));
 }
 
 void TabletService::pullTablet(Request request) {
   if (!obeys(request)) return request.reply(Status::RetryLater);
   control::PullTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  const Tablet tablet = fromControl(ask.tablet());
+  const store::Tablet tablet = fromControl(ask.tablet());
   const rpc::PeerAddress source = addressOf(ask.source(), ask.source_locators());
   if (!isSensible(tablet) || source.id == 0 || source.locators.empty()) return request.reply(Status::BadRequest);
   if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
   const auto present = parts_.tablets.get(tablet.id);
   if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
-  if (present && present->state != TabletState::Pulling) {
+  if (present && present->state != store::TabletState::Pulling) {
     // It is here already, from a pull whose end the coordinator has not heard of, or by mistake.
     return request.reply(present->epoch == tablet.epoch ? Status::Ok : Status::BadRequest);
   }
@@ -293,12 +293,12 @@ void TabletService::pullTablet(Request request) {
   request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source));
 }
 
-Status TabletService::checkRecovery(const Tablet& tablet, bool& is_here) {
+Status TabletService::checkRecovery(const store::Tablet& tablet, bool& is_here) {
   if (isDropped(tablet.id, tablet.epoch)) return Status::StaleEpoch;
   const auto pull = parts_.target.progress(tablet.id);
   if (pull.ok() && pull->epoch >= tablet.epoch) return Status::StaleEpoch;
   const auto present = parts_.tablets.get(tablet.id);
-  is_here = present && present->state != TabletState::Pulling;
+  is_here = present && present->state != store::TabletState::Pulling;
   if (!present || present->epoch < tablet.epoch) return is_here ? Status::BadRequest : Status::Ok;
   return present->epoch == tablet.epoch ? Status::Ok : Status::StaleEpoch;
 }
@@ -322,7 +322,7 @@ void TabletService::recoverTablets(Request request) {
   request.reply(parts_.recovery.start(std::move(plan)));
 }
 
-Result<IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
+Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
   const auto pull = parts_.target.progress(tablet);
   return pull.ok() ? pull : parts_.recovery.progress(tablet);
 }
@@ -377,7 +377,7 @@ void TabletService::serverState(Request request) {
   control::ServerStateResponse answer;
   answer.set_id(parts_.self.value);
   wire::ServerNumbers numbers = logNumbers();
-  for (const Tablet& tablet : parts_.tablets.list()) {
+  for (const store::Tablet& tablet : parts_.tablets.list()) {
     control::TabletLoad& load = *answer.add_tablets();
     load.set_tablet(tablet.id.value);
     load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));

@@ -31,13 +31,13 @@ class TabletService {
  public:
   struct Parts {
     ServerId self;
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
-    TabletTable& tablets;
-    ResultTable& results;
+    store::TabletTable& tablets;
+    store::ResultTable& results;
     MigrationTarget& target;
     RecoveryTarget& recovery;
-    Maintenance& maintenance;
+    store::Maintenance& maintenance;
     const PinnedValues& pinned;
     runtime::Rcu& rcu;
     rpc::Dispatch& dispatch;
@@ -76,14 +76,14 @@ class TabletService {
   bool isDropped(TabletId tablet, TabletEpoch epoch);
   void noteDropped(TabletId tablet, TabletEpoch epoch);
   /// The progress of a tablet whose contents are fetched, from another master or from replicas.
-  Result<IntakeProgress> intakeOf(TabletId tablet) const;
+  Result<store::IntakeProgress> intakeOf(TabletId tablet) const;
   /// Whether a recovery that brings this tablet may begin. Ok with `is_here`: it has begun and is over, and the tablet
   /// is in service here.
-  Status checkRecovery(const Tablet& tablet, bool& is_here);
+  Status checkRecovery(const store::Tablet& tablet, bool& is_here);
   /// What this server tells of its memory, its log and its index.
   wire::ServerNumbers logNumbers() const;
   runtime::Task<Status> drained(runtime::Executor& executor);
-  runtime::Detached clear(Tablet tablet);
+  runtime::Detached clear(store::Tablet tablet);
 
   const Parts parts_;
   const int64_t started_ns_;

@@ -56,7 +56,7 @@ class Server final : private master::MasterObserver {
     rpc::Caller& caller;
     runtime::Rcu& rcu;
     /// Its first hooks are those of the dispatch, the others those of the workers, in their order.
-    master::Threads& threads;
+    store::Threads& threads;
     rpc::PeerAddress coordinator;
     ServerObserver& observer;
   };

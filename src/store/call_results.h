@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What is kept of the calls of one client, in the order of their sequence numbers. Calls begin nearly in that order
 /// and are acknowledged from the front, so they lie in a ring: it takes memory when more calls are kept than it has
@@ -85,4 +85,4 @@ class CallResults {
   boost::circular_buffer<One> ring_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -5,7 +5,7 @@
 #include "store/result_table.h"
 #include "store/stored_entries.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The results that objects in the log carry for calls that their clients may repeat (log::CarriedResult), at the
 /// moment when such an object leaves. Holds references only.
@@ -42,4 +42,4 @@ class CarriedResults {
   ResultTable& results_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "store/durability.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 using log::EntryRef;
 using log::EntryType;
@@ -52,4 +52,4 @@ bool DamageResolver::isBookkeeping(EntryRef ref) const {
   return type == EntryType::Tombstone || type == EntryType::ResultRecord || type == EntryType::LogDigest;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

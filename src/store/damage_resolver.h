@@ -11,7 +11,7 @@
 #include "store/stored_entries.h"
 #include "store/tablet_table.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What becomes of the store's entries that are damaged in memory, or were: see docs/integrity.md. Holds references
 /// only.
@@ -50,4 +50,4 @@ class DamageResolver {
   const Parts parts_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

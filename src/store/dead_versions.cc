@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 DeadVersions::DeadVersions(std::span<const SegmentId> order, uint64_t seed) : seed_(seed) {
   // A plan comes in a message of 8 MB.
@@ -100,4 +100,4 @@ void DeadVersions::makeRoom(Shard& shard) {
   bytes_ -= before;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -8,7 +8,7 @@
 #include "base/ids.h"
 #include "log/format/entry_view.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Tells up to which version each key is known to be dead, while the segments of a log are replayed one after the
 /// other. It keeps what tombstones say, as notes, for as long as an entry may still come that they have to keep dead.
@@ -110,4 +110,4 @@ class DeadVersions {
   std::array<Shard, 1U << kShardBits> shards_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

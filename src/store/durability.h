@@ -7,7 +7,7 @@
 #include "log/log.h"
 #include "runtime/executor.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// How far the log has to be durable before an answer may be given: one position for each durability of tables.
 struct ShowAfter {
@@ -68,4 +68,4 @@ class Reached : private log::DurableWaiter, private runtime::Job {
   std::coroutine_handle<> handle_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -8,7 +8,7 @@
 #include "store/mutation.h"
 #include "store/result_entry.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Whether an object can be stored, also with what it takes more when it replaces another one and carries a result.
 inline bool objectFits(const log::LogConfig& config, uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) {
@@ -77,4 +77,4 @@ class EntryGroup {
   size_t result_count_ = 0;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "wire/opcodes.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 // Whether a master can have logged this as what a mutation was told. It will be told again as it is.
@@ -62,4 +62,4 @@ std::optional<KeyHash> hashOfForeign(const log::EntryView& entry) {
   }
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

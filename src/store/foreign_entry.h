@@ -5,7 +5,7 @@
 #include "base/ids.h"
 #include "log/format/entry_view.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The highest version that is taken from another server. Versions are counted up from what another server says, so it
 /// must not bring this server near the end of the numbers.
@@ -17,4 +17,4 @@ inline constexpr Version kForeignVersionMax = kVersionMax / 2;
 /// @param entry  verified (log::decodeEntry)
 std::optional<KeyHash> hashOfForeign(const log::EntryView& entry);
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

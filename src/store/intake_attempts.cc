@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 IntakeAttempts::Claim IntakeAttempts::claim(const std::shared_ptr<IntakeAttempt>& attempt, bool refuses_when_stopping) {
   Claim claim;
@@ -91,4 +91,4 @@ void IntakeAttempts::stop() {
   for (auto& [id, known] : known_) known.attempt->ended.store(true);
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

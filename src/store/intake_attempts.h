@@ -10,7 +10,7 @@
 #include "base/trace.h"
 #include "store/tablet_intake.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The progress of a tablet whose contents are being fetched.
 struct IntakeProgress {
@@ -104,4 +104,4 @@ class IntakeAttempts {
   std::atomic<bool> stopping_{false};
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entries
@@ -207,4 +207,4 @@ void Maintenance::noteCleaning() {
   parts_.log.stats().cleaners.fetch_add(is_counted_ ? 1 : -1u, std::memory_order_relaxed);
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

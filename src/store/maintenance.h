@@ -13,7 +13,7 @@
 #include "runtime/executor.h"
 #include "store/object_store.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The dispatch thread, which copies for the cleaner instead of the executor if both share a processor.
 struct SoleProcessor {
@@ -152,4 +152,4 @@ class Maintenance : private runtime::Job {
   std::atomic<bool> stop_{false};
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -9,7 +9,7 @@
 #include "store/durability.h"
 #include "wire/master_messages.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What a mutating call asks for; borrows key and value until apply() has returned.
 struct Mutation {
@@ -38,4 +38,4 @@ struct Answer {
 /// Whether a thread waits for the stripe of a key, or gives up if another thread has it.
 enum class Locking : uint8_t { Wait, Try };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -7,7 +7,7 @@
 #include "base/point.h"
 #include "store/entry_group.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 using log::EntryInput;
@@ -303,4 +303,4 @@ void ObjectStore::dropped(EntryRef ref, const EntryView& view) {
 
 log::SafeVersionPayload ObjectStore::safeVersion() { return {.version = versions_.now(), .expiry_clock_ms = 0}; }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

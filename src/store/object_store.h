@@ -21,7 +21,7 @@
 #include "store/tablet_table.h"
 #include "store/tombstone_queue.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 class EntryGroup;
 
@@ -89,7 +89,7 @@ class ObjectStore final : public log::EntryOwner {
   void prefetch(KeyHash hash) const { parts_->index.prefetch(hash); }
   void prefetchEntry(KeyHash hash) const { parts_->index.prefetchEntry(hash, memory_.base()); }
 
-  using Locking = ramcore::master::Locking;
+  using Locking = ramcore::store::Locking;
   /// Carries out one mutation, or answers a repeated one from its record.
   ///
   /// LeaseExpired: the client is not known here: confirm its lease, ResultTable::admit() it, apply again. With
@@ -152,4 +152,4 @@ class ObjectStore final : public log::EntryOwner {
   alignas(64) SafeVersion versions_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 using log::EntryRef;
 using log::EntryType;
@@ -55,4 +55,4 @@ Status RangePurge::remove(const index::StripeGuard& stripe, EntryRef ref) {
   return Status::Ok;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -11,7 +11,7 @@
 #include "store/stored_entries.h"
 #include "store/tablet_table.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Takes out of the index what does not belong to this server any more. Holds references only.
 ///
@@ -46,4 +46,4 @@ class RangePurge {
   const Parts parts_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -7,7 +7,7 @@
 #include "index/hash_index.h"
 #include "store/object_store.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What one answer of a scan or a pull holds: the objects of one table from a cursor on, in the order of their key
 /// hashes. Objects of one hash stay together, because a cursor is a key hash; ObjectStore sees to it that there are so
@@ -85,4 +85,4 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
   return Status::Ok;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

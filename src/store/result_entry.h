@@ -6,7 +6,7 @@
 #include "log/format/segment_format.h"
 #include "store/result_table.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Makes the record of an answer an entry of the log. The entry borrows from this object, so it must not outlive it.
 class ResultEntry {
@@ -41,4 +41,4 @@ class ResultEntry {
   std::array<ByteSpan, 2> pieces_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -5,7 +5,7 @@
 
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 void ResultTable::markDead(const Stored& stored) {
   stored.is_carried ? log_->markAcknowledged(stored.record) : log_->markDead(stored.record);
@@ -219,4 +219,4 @@ size_t ResultTable::clientCount() const {
   return count;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

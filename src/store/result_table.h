@@ -16,7 +16,7 @@
 #include "store/call_results.h"
 #include "wire/message_header.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What a mutating call answered, kept until the client says that it has the answer: a repeated call gets it again
 /// instead of running again (the idea of RIFL, Lee et al., SOSP 2015).
@@ -154,4 +154,4 @@ class ResultTable {
   std::array<Shard, kShardCount> shards_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -4,7 +4,7 @@
 
 #include "base/ids.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The safe version: higher than every version that was handed out for keys whose trace is gone. Keys without an object
 /// get their first version from it. Any thread; one atomic, no lock.
@@ -25,4 +25,4 @@ class SafeVersion {
   std::atomic<Version> next_{1};
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -2,7 +2,7 @@
 
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 void ServerLease::renewed(int64_t sent_ns, int64_t lease_ns) {
   int64_t until = sent_ns + lease_ns / 10 * (RC_MUTATION("count-the-whole-lease") ? 10 : 9);
@@ -12,4 +12,4 @@ void ServerLease::renewed(int64_t sent_ns, int64_t lease_ns) {
   }
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// This server's permission to answer, renewed by the coordinator. The server counts from when it SENT the renewal and
 /// stops at 0.9 of what was granted; the coordinator counts from when it answered: so the server always stops first, as
@@ -32,4 +32,4 @@ class ServerLease {
   std::atomic<bool> fenced_{false};
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -8,7 +8,7 @@
 #include "base/mutation.h"
 #include "store/entry_group.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 using log::EntryInput;
 using log::EntryRef;
@@ -213,4 +213,4 @@ Status StoreReplay::renewSlice(TableId table, const HashRange& range, Version ve
   return status;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

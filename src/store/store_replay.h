@@ -14,7 +14,7 @@
 #include "store/safe_version.h"
 #include "store/stored_entries.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Takes what moves and recoveries bring: entries that another server logged, into a side log, the index and the table
 /// of results. Holds references only.
@@ -72,4 +72,4 @@ class StoreReplay {
   const Parts parts_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

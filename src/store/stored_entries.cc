@@ -2,7 +2,7 @@
 
 #include "store/stored_entries.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 using log::EntryRef;
 using log::EntryState;
@@ -57,4 +57,4 @@ EntryState StoredEntries::stateOfOtherKey(EntryRef candidate, KeyHash hash) cons
   }
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

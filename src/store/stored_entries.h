@@ -11,7 +11,7 @@
 #include "log/log.h"
 #include "store/tablet_table.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// What a lookup found: good inside the read section it was made in.
 struct Found {
@@ -80,4 +80,4 @@ class StoredEntries {
   const TabletTable& tablets_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

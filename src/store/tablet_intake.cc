@@ -2,7 +2,7 @@
 
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 /// How long an intake has found no places for its copies. Without Patience: never too long.
@@ -163,4 +163,4 @@ runtime::Task<bool> TabletIntake::forsake(log::SideLog& side, std::span<const Ta
   co_return true;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -12,7 +12,7 @@
 #include "store/result_table.h"
 #include "store/tablet_table.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
 /// index knows nothing of the range, the log's head is newer than all that was there, the tablet is in state Pulling;
@@ -95,4 +95,4 @@ class TabletIntake {
   const Parts parts_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

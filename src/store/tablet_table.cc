@@ -6,7 +6,7 @@
 
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 bool overlaps(const Tablet& a, const Tablet& b) {
@@ -135,4 +135,4 @@ std::vector<Tablet> TabletTable::list() const {
   return current().tablets;
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "runtime/epoch.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Traffic of one tablet; relaxed counters that any thread raises.
 struct TabletCounters {
@@ -86,4 +86,4 @@ class TabletTable {
   std::atomic<Snapshot*> snapshot_;
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

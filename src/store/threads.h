@@ -7,7 +7,7 @@
 #include "runtime/executor.h"
 #include "runtime/pins.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// The executors of one master as readers of its RCU-protected structures, each with a pin slot of its own. Made before
 /// the executors start; each registers itself by its hooks.
@@ -59,4 +59,4 @@ class Threads {
   std::deque<Slot> slots_;  // addresses stay: they are in the hooks
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

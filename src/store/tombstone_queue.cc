@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/mutation.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 using log::EntryRef;
 using log::EntryType;
@@ -63,4 +63,4 @@ LogPosition TombstoneQueue::reap(Durability level, size_t count_max, Locking loc
   return {};
 }
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

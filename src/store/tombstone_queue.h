@@ -12,7 +12,7 @@
 #include "store/mutation.h"
 #include "store/stored_entries.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 
 /// Removed keys. Each keeps its tombstone in the index until that is durable, or flushed for a sync table, so that no
 /// client is told of an absence that a crash could undo. Here they wait for that, in log order.
@@ -62,4 +62,4 @@ class TombstoneQueue {
   std::atomic<bool> reaping_{false};  // a thread is reaping
 };
 
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -175,7 +175,7 @@ class Run {
   bool write(uint64_t number, bool second_half) {
     const std::string_view key = keys_.at(number);
     const ByteSpan value = asBytes(value_).first(lengths_.draw(random_, second_half));
-    master::Mutation mutation;
+    store::Mutation mutation;
     mutation.opcode = wire::Opcode::Write;
     mutation.identity = {kClient, Sequence(sequence_), Sequence(sequence_ - 1)};
     mutation.epoch = LocalStore::kEpoch;
@@ -186,7 +186,7 @@ class Run {
     double refused_since_s = 0;
     for (;;) {
       turn();
-      const master::Answer answer = *store_.store().apply(mutation, master::ObjectStore::Locking::Wait);
+      const store::Answer answer = *store_.store().apply(mutation, store::ObjectStore::Locking::Wait);
       if (answer.status == Status::Ok) break;
       if (!isRetryable(answer.status)) die("a write was answered " + std::string(name(answer.status)));
       maintenance_.wake();
@@ -212,7 +212,7 @@ class Run {
   InlineExecutor executor_{clock_};
   LocalStore store_;
   log::Cleaner cleaner_;
-  master::Maintenance maintenance_;
+  store::Maintenance maintenance_;
 };
 
 Point measure(const Options& options, const log::LogConfig& config, const Lengths& lengths, Point point) {

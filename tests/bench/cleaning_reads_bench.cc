@@ -79,7 +79,7 @@ class Subject {
   /// Looks a key up and reads its value. Inside a read section.
   void read(uint64_t number) {
     const ByteSpan key = asBytes(keys_.at(number));
-    const master::Found found = store_.store().lookup(LocalStore::kTable, hashKey(LocalStore::kTable, key), key);
+    const store::Found found = store_.store().lookup(LocalStore::kTable, hashKey(LocalStore::kTable, key), key);
     if (!found.ref || found.entry.payloadBytes() != kValueBytes) die("a key is missing");
     std::memcpy(value_, found.entry.payload().data(), kValueBytes);
   }
@@ -109,7 +109,7 @@ class Subject {
   bool tryWrite(uint64_t number) {
     const ByteSpan key = asBytes(keys_.at(number));
     const ByteSpan value = asBytes(text_);
-    master::Mutation mutation;
+    store::Mutation mutation;
     mutation.opcode = wire::Opcode::Write;
     mutation.identity = {kClient, Sequence(sequence_), Sequence(sequence_ - 1)};
     mutation.epoch = LocalStore::kEpoch;
@@ -117,7 +117,7 @@ class Subject {
     mutation.key = key;
     mutation.hash = hashKey(LocalStore::kTable, key);
     mutation.value = std::span(&value, 1);
-    const master::Answer answer = *store_.store().apply(mutation, master::ObjectStore::Locking::Wait);
+    const store::Answer answer = *store_.store().apply(mutation, store::ObjectStore::Locking::Wait);
     if (answer.status == Status::RetryLater) return false;
     if (answer.status != Status::Ok) die("a write was answered " + std::string(name(answer.status)));
     ++sequence_;

@@ -149,7 +149,7 @@ double churnRate(const std::vector<ChurnImage>& images) {
   log::SideLog side(store.log(), store.log().replicator());
   std::vector<SegmentId> order;
   for (size_t i = images.size(); i > 0; --i) order.emplace_back(i);
-  master::DeadVersions dead(order, 1);
+  store::DeadVersions dead(order, 1);
   double seconds = 0;
   uint64_t entries = 0;
   for (size_t i = images.size(); i > 0; --i) {

@@ -63,7 +63,7 @@ class ServerOfThreads final : private server::ServerObserver {
   void onRejected(const std::string& why) override;
 
   const std::unique_ptr<runtime::Rcu> rcu_;
-  master::Threads threads_;
+  store::Threads threads_;
   ThreadNode node_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<runtime::Storage> storage_;

@@ -68,7 +68,7 @@ TEST_F(MasterPlacesTest, AnAttemptThatFindsNoPlacesGivesAllBackAndTheNextOneIsWh
   const control::PullProgressResponse end = pullEnd(5, kMaster);
   EXPECT_EQ(static_cast<Status>(end.status()), Status::TooFewReplicas);
   EXPECT_TRUE(end.lacks_places());
-  EXPECT_GE(world.scheduler.nowNs() - began_ns, master::TabletIntake::kPatienceNs * 9 / 10);
+  EXPECT_GE(world.scheduler.nowNs() - began_ns, store::TabletIntake::kPatienceNs * 9 / 10);
   expectNothingIsHeld(places);
   replicator().lackPlaces(Lacking::Nothing);
   expectRecovered(3);
@@ -111,7 +111,7 @@ TEST_F(MasterPlacesTest, TheLeastCopiesWillDoWhereThereAreNoPlacesForMore) {
   ASSERT_TRUE(world.runUntil([&] { return progressNow().done(); }));
   EXPECT_EQ(static_cast<Status>(progressNow().status()), Status::Ok);
   EXPECT_GE(world.scheduler.nowNs() - began_ns, 2 * kNanosPerSecond) << "places may come free soon";
-  EXPECT_LT(world.scheduler.nowNs() - began_ns, master::TabletIntake::kPatienceNs / 2);
+  EXPECT_LT(world.scheduler.nowNs() - began_ns, store::TabletIntake::kPatienceNs / 2);
   ASSERT_EQ(take(5, 0, kLast, 2, kMaster, false), Status::Ok);
   expectModel(2, kMaster);
   expectOwnLogSaysTheSame(kMaster);
@@ -145,7 +145,7 @@ TEST_F(MasterPlacesTest, AnAttemptThatIsGivenUpWaitsForNoPlaces) {
     ASSERT_EQ(drop(5, epoch, kMaster), Status::Ok);
     const int64_t dropped_ns = world.scheduler.nowNs();
     expectNothingIsHeld(places);
-    EXPECT_LT(world.scheduler.nowNs() - dropped_ns, master::TabletIntake::kPatienceNs / 2);
+    EXPECT_LT(world.scheduler.nowNs() - dropped_ns, store::TabletIntake::kPatienceNs / 2);
     replicator().lackPlaces(Lacking::Nothing);
   }
   expectRecovered(6);
@@ -233,7 +233,7 @@ TEST_F(MovePlacesTest, OneThatWasGivenUpHoldsTheNextOneUpForNoPlaces) {
     const int64_t begun_ns = world.scheduler.nowNs();
     ASSERT_EQ(beginPull(epoch + 1), Status::Ok);
     EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas) << "it has the places to itself";
-    EXPECT_LT(world.scheduler.nowNs() - begun_ns, master::TabletIntake::kPatienceNs * 3 / 2);
+    EXPECT_LT(world.scheduler.nowNs() - begun_ns, store::TabletIntake::kPatienceNs * 3 / 2);
     replicator().lackPlaces(Lacking::Nothing);
   }
 }

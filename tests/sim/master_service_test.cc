@@ -400,7 +400,7 @@ std::string collidingKey(uint64_t number) {
 }
 
 TEST_F(MasterScanTest, KeysOfOneHashAreFewAndComeTogether) {
-  constexpr uint64_t kMax = master::ObjectStore::kKeysPerHashMax;
+  constexpr uint64_t kMax = store::ObjectStore::kKeysPerHashMax;
   const KeyHash hash = hashKey(TableId(kTable), asBytes(collidingKey(1)));
   ASSERT_EQ(hashKey(TableId(kTable), asBytes(collidingKey(2))), hash);
   uint64_t sequence = 0;
@@ -425,7 +425,7 @@ TEST_F(MasterScanTest, ASliceNeverGrowsBeyondItsBound) {
   size_t objects = 0;
   std::optional<KeyHash> cursor = 0;
   while (cursor) {
-    master::RangeSlice slice{.objects = {}, .bytes = 100, .next = {}};
+    store::RangeSlice slice{.objects = {}, .bytes = 100, .next = {}};
     ASSERT_EQ(slice.fill(master.store(), master.index(), TableId(kTable), {*cursor, kLast},
                          {.bytes_wanted = 1000, .bytes_max = 250}, size_of, [](log::EntryRef) {}),
               Status::Ok);
@@ -434,7 +434,7 @@ TEST_F(MasterScanTest, ASliceNeverGrowsBeyondItsBound) {
     cursor = slice.next;
   }
   EXPECT_EQ(objects, 150u);
-  master::RangeSlice slice;
+  store::RangeSlice slice;
   EXPECT_EQ(slice.fill(master.store(), master.index(), TableId(kTable), {0, kLast},
                        {.bytes_wanted = 10, .bytes_max = 20}, size_of, [](log::EntryRef) {}),
             Status::TooLarge);

@@ -157,7 +157,7 @@ class Flipping {
   Place placeOf(const std::string& key) {
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {
       if (!cluster_.servers[i]->isServing()) continue;
-      const master::ObjectStore& store = cluster_.servers[i]->master().store();
+      const store::ObjectStore& store = cluster_.servers[i]->master().store();
       const log::EntryRef ref = store.lookup(table_, hashKey(table_, asBytes(key)), asBytes(key)).ref;
       if (!ref) continue;
       const auto at = static_cast<uint32_t>(store.entry(ref).key().data() - store.entry(ref).address());

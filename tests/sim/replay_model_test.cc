@@ -70,10 +70,10 @@ class StoreParts {
   runtime::PinRegistry pins_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<index::HashIndex> index_;
-  ServerLease lease_;
-  TabletTable tablets_;
-  ResultTable results_;
-  ObjectStore store_;
+  store::ServerLease lease_;
+  store::TabletTable tablets_;
+  store::ResultTable results_;
+  store::ObjectStore store_;
   log::NoReplicator replicator_;
   log::Log log_;
   runtime::RcuReader reader_{};
@@ -85,7 +85,7 @@ class ReplayTarget : private StoreParts {
   ReplayTarget() : StoreParts(config(), ServerId(3)) {}
 
   /// In this order, some at a time. With `dead`, a log as it is.
-  void take(std::span<const log::EntryView> entries, runtime::Random& random, DeadVersions* dead = nullptr) {
+  void take(std::span<const log::EntryView> entries, runtime::Random& random, store::DeadVersions* dead = nullptr) {
     log::SideLog side(log_, replicator_);
     while (!entries.empty()) {
       const auto batch = entries.first(std::min<size_t>(entries.size(), 1 + random.below(64)));
@@ -100,10 +100,12 @@ class ReplayTarget : private StoreParts {
     side.join();
     while (!side.isJoined()) turn();
   }
-  Found find(const std::string& key) { return store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key)); }
+  store::Found find(const std::string& key) {
+    return store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
+  }
   uint64_t objectCount() const { return store_.objectCount(); }
   /// As if the client called again.
-  ResultTable::Lookup findResult(const wire::CallIdentity& identity) { return results_.find(identity); }
+  store::ResultTable::Lookup findResult(const wire::CallIdentity& identity) { return results_.find(identity); }
   Version safeVersion() const { return store_.safeVersionNow(); }
   void raiseSafeVersion(Version version) { store_.raiseSafeVersion(version); }
   /// What a recovery of this server would find.
@@ -126,7 +128,7 @@ class ReplayModel : private StoreParts {
  public:
   explicit ReplayModel(uint64_t seed)
       : StoreParts(log::LogConfig::forTest(), ServerId(2)), random_(seed), cleaner_(log_, store_, replicator_) {
-    Tablet whole;
+    store::Tablet whole;
     whole.id = TabletId(1);
     whole.table = kTable;
     whole.epoch = TabletEpoch(1);
@@ -165,7 +167,7 @@ class ReplayModel : private StoreParts {
     target.take(objects, random_);
     ASSERT_EQ(target.objectCount(), newest.size());
     for (const auto& [key, entry] : newest) {
-      const Found found = target.find(key);
+      const store::Found found = target.find(key);
       ASSERT_TRUE(found.ref && found.entry.type() == log::EntryType::Object) << key;
       ASSERT_EQ(found.entry.version(), entry.version()) << key;
       ASSERT_TRUE(std::ranges::equal(found.entry.payload(), entry.payload())) << key;
@@ -189,7 +191,7 @@ class ReplayModel : private StoreParts {
       if (random_.below(5) == 0) entries.insert(entries.begin() + random_.below(entries.size()), entry);
     }
     ReplayTarget target;
-    DeadVersions dead(1);
+    store::DeadVersions dead(1);
     // Of keys whose last traces are gone from the log, only this tells.
     target.raiseSafeVersion(safe_version);
     target.take(entries, random_, &dead);
@@ -224,7 +226,7 @@ class ReplayModel : private StoreParts {
       if (inside == 0) std::ranges::reverse(contents);
       if (inside == 1) shuffle(contents);
     }
-    DeadVersions dead(order, random_.next());
+    store::DeadVersions dead(order, random_.next());
     for (const auto& contents : entries) {
       target.take(contents, random_, &dead);
       if (::testing::Test::HasFatalFailure()) return;
@@ -241,8 +243,8 @@ class ReplayModel : private StoreParts {
     for (uint64_t i = 0; i < kClients; ++i) {
       const Client& client = clients_[i];
       if (client.sequence <= client.acknowledged || client.last_answer.status == Status::TooLarge) continue;
-      const ResultTable::Lookup known = target.findResult(client.last.identity);
-      ASSERT_EQ(known.verdict, ResultTable::Verdict::Duplicate);
+      const store::ResultTable::Lookup known = target.findResult(client.last.identity);
+      ASSERT_EQ(known.verdict, store::ResultTable::Verdict::Duplicate);
       ASSERT_EQ(known.result.status, client.last_answer.status);
       ASSERT_EQ(known.result.version, client.last_answer.version);
       ASSERT_EQ(known.result.value, client.last_answer.value);
@@ -270,10 +272,10 @@ class ReplayModel : private StoreParts {
   struct Client {
     uint64_t sequence = 0;
     uint64_t acknowledged = 0;
-    Mutation last;
+    store::Mutation last;
     std::string last_key;
     std::string last_value;
-    Answer last_answer;
+    store::Answer last_answer;
   };
 
   // Times of filling and times of change: the segments of the former stay, those of the latter are cleaned again and
@@ -302,7 +304,7 @@ class ReplayModel : private StoreParts {
     client.last_value = drawValue(key);
     const auto model = model_.find(client.last_key);
     const Version present = model == model_.end() ? 0 : model->second.version;
-    Mutation& mutation = client.last;
+    store::Mutation& mutation = client.last;
     mutation = {};
     const uint64_t kind = key < kHotKeys ? random_.below(10) : 0;
     mutation.opcode = kind < 6 ? wire::Opcode::Write : kind < 9 ? wire::Opcode::Remove : wire::Opcode::Increment;
@@ -315,15 +317,15 @@ class ReplayModel : private StoreParts {
     updateModel(client, present);
   }
 
-  Answer apply(Client& client) {
-    Mutation& mutation = client.last;
+  store::Answer apply(Client& client) {
+    store::Mutation& mutation = client.last;
     mutation.key = asBytes(client.last_key);
     mutation.hash = hashKey(kTable, mutation.key);
     const ByteSpan value = asBytes(client.last_value);
     mutation.value = mutation.opcode == wire::Opcode::Write ? std::span(&value, 1) : std::span<const ByteSpan>{};
     mutation.epoch = tablets_.find(kTable, mutation.hash)->epoch;
     for (int tries = 0;; ++tries) {
-      const Answer answer = *store_.apply(mutation, ObjectStore::Locking::Wait);
+      const store::Answer answer = *store_.apply(mutation, store::ObjectStore::Locking::Wait);
       if (!isRetryable(answer.status)) return answer;
       EXPECT_LT(tries, 10'000) << "the log never has room again: " << name(answer.status);
       if (tries >= 10'000) return answer;
@@ -333,8 +335,8 @@ class ReplayModel : private StoreParts {
 
   // What the client must have been told, and what is there now.
   void updateModel(const Client& client, Version present) {
-    const Mutation& mutation = client.last;
-    const Answer& answer = client.last_answer;
+    const store::Mutation& mutation = client.last;
+    const store::Answer& answer = client.last_answer;
     if (answer.status != Status::Ok) {
       if (answer.status == Status::TypeMismatch) {
         ASSERT_EQ(mutation.opcode, wire::Opcode::Increment);
@@ -359,7 +361,7 @@ class ReplayModel : private StoreParts {
   }
 
   void repeat(Client& client) {
-    const Answer again = apply(client);
+    const store::Answer again = apply(client);
     if (client.last_answer.status == Status::TooLarge) return;
     ++duplicates_;
     ASSERT_EQ(again.status, client.last_answer.status);
@@ -380,12 +382,12 @@ class ReplayModel : private StoreParts {
   }
 
   void splitOnce() {
-    const std::vector<Tablet> all = tablets_.list();
+    const std::vector<store::Tablet> all = tablets_.list();
     if (all.size() >= 8) return;
-    const Tablet& old = all[random_.below(all.size())];
+    const store::Tablet& old = all[random_.below(all.size())];
     if (old.range.last - old.range.first < 1000) return;
-    Tablet lower = old;
-    Tablet upper = old;
+    store::Tablet lower = old;
+    store::Tablet upper = old;
     lower.id = TabletId(++next_tablet_);
     upper.id = TabletId(++next_tablet_);
     lower.epoch = upper.epoch = TabletEpoch(old.epoch.value + 1);
@@ -441,7 +443,7 @@ class ReplayModel : private StoreParts {
   void expectSame(ReplayTarget& target) {
     ASSERT_EQ(target.objectCount(), model_.size());
     for (const auto& [key, object] : model_) {
-      const Found found = target.find(key);
+      const store::Found found = target.find(key);
       ASSERT_TRUE(found.ref && found.entry.type() == log::EntryType::Object) << key << " is lost";
       ASSERT_EQ(found.entry.version(), object.version) << key;
       ASSERT_EQ(asText(found.entry.payload()), object.value) << key;
@@ -482,7 +484,7 @@ class ReplayModel : private StoreParts {
   void compareReads() {
     for (uint64_t i = 0; i < kKeys; ++i) {
       const std::string key = "key" + std::to_string(i);
-      const Found found = store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
+      const store::Found found = store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
       const auto expected = model_.find(key);
       const bool is_object = found.ref && found.entry.type() == log::EntryType::Object;
       ASSERT_EQ(is_object, expected != model_.end()) << key;

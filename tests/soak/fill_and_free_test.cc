@@ -83,7 +83,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
       const uint32_t bytes = drawBytes(GetParam(), 32u << 10, random_);
       std::vector<std::byte> value(bytes);
       fillValue(++stamp_, value);
-      const master::Answer answer = carryOut(cycle, [&] { return client_.write(model_.key(number), value); });
+      const store::Answer answer = carryOut(cycle, [&] { return client_.write(model_.key(number), value); });
       if (answer.status == Status::NoSpace) break;
       if (answer.status == Status::Ok) model_.wrote(number, answer.version, stamp_, bytes);
     }
@@ -95,7 +95,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
     const uint64_t left = model_.entryBytes() / 2;
     while (!HasFatalFailure() && model_.entryBytes() > left) {
       const uint32_t number = model_.drawPresent(random_);
-      const master::Answer answer = carryOut(cycle, [&] { return client_.remove(model_.key(number)); });
+      const store::Answer answer = carryOut(cycle, [&] { return client_.remove(model_.key(number)); });
       if (HasFatalFailure()) return;
       ASSERT_EQ(answer.status, Status::Ok) << name(answer.status) << ": a full memory refuses removals";
       model_.removed(number);
@@ -105,16 +105,16 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
   // Again while it is refused for now: with NoSpace as long as the cleaner may still find room, with RetryLater as long
   // as is allowed.
   template <typename Attempt>
-  master::Answer carryOut(Cycle& cycle, Attempt&& attempt) {
+  store::Answer carryOut(Cycle& cycle, Attempt&& attempt) {
     const int64_t begin_ns = scheduler_.nowNs();
-    master::Answer answer;
+    store::Answer answer;
     judge(cycle, begin_ns, attempt, answer);
     ++cycle.mutations;
     return answer;
   }
 
   template <typename Attempt>
-  void judge(Cycle& cycle, int64_t begin_ns, Attempt&& attempt, master::Answer& answer) {
+  void judge(Cycle& cycle, int64_t begin_ns, Attempt&& attempt, store::Answer& answer) {
     for (;;) {
       answer = attempt();
       const int64_t waited_ns = scheduler_.nowNs() - begin_ns;
@@ -148,7 +148,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
   void makeRoom(Cycle& cycle, uint64_t most, uint32_t bytes) {
     while (!HasFatalFailure() && model_.entryBytes() + bytes > most) {
       const uint32_t number = model_.drawPresent(random_);
-      const master::Answer answer = carryOut(cycle, [&] { return client_.remove(model_.key(number)); });
+      const store::Answer answer = carryOut(cycle, [&] { return client_.remove(model_.key(number)); });
       if (HasFatalFailure()) return;
       ASSERT_EQ(answer.status, Status::Ok) << name(answer.status);
       model_.removed(number);
@@ -167,7 +167,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
       const uint32_t number = is_new ? model_.drawAbsent(random_) : model_.drawPresent(random_);
       std::vector<std::byte> value(bytes);
       fillValue(++stamp_, value);
-      const master::Answer answer = carryOut(cycle, [&] { return client_.write(model_.key(number), value); });
+      const store::Answer answer = carryOut(cycle, [&] { return client_.write(model_.key(number), value); });
       if (HasFatalFailure()) break;
       EXPECT_EQ(answer.status, Status::Ok) << name(answer.status) << ": " << describe();
       if (answer.status != Status::Ok) break;
@@ -207,11 +207,11 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
   runtime::SimClock clock_{scheduler_, "clock", {}};
   runtime::SimExecutor executor_{scheduler_, clock_, "background", kSliceDelays};
   runtime::SimRcu rcu_;
-  master::Threads threads_{rcu_};
+  store::Threads threads_{rcu_};
   runtime::RcuReader self_{};
   SoakModel model_{"k", static_cast<uint32_t>(smallConfig().memory_bytes / kObjectBytesLeast)};
   SoakStore store_{smallConfig(), ServerId(1), model_.keyCount(), rcu_, clock_};
-  master::Maintenance maintenance_{executor_, store_.maintenanceParts()};
+  store::Maintenance maintenance_{executor_, store_.maintenanceParts()};
   SoakClient client_{store_, ClientId(1)};
   runtime::Random random_;
   uint64_t stamp_ = 0;

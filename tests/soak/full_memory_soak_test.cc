@@ -77,7 +77,7 @@ struct Course {
 /// One thread with keys and a client of its own.
 class Writer {
  public:
-  Writer(const Plan& plan, uint32_t number, SoakStore& store, master::Maintenance& maintenance, runtime::Rcu& rcu,
+  Writer(const Plan& plan, uint32_t number, SoakStore& store, store::Maintenance& maintenance, runtime::Rcu& rcu,
          runtime::Clock& clock, Course& course)
       : live_bytes_wanted_(plan.liveBytesWanted()),
         slack_bytes_(static_cast<int64_t>(store.log().config().liveBytesMax() / 200)),
@@ -165,7 +165,7 @@ class Writer {
     const uint32_t bytes = drawBytes(sizesNow(), static_cast<uint32_t>(value_.size()), random_);
     fillValue(++stamp_, std::span(value_).first(bytes));
     const std::string key = model_.key(number);
-    const master::Answer answer = client_.write(key, std::span(value_).first(bytes));
+    const store::Answer answer = client_.write(key, std::span(value_).first(bytes));
     if (!took(answer.status, key, deed)) return false;
     // What is there counts on; what was removed gets a version above all that it had.
     if (was_present ? answer.version != before + 1 : answer.version <= before) {
@@ -181,7 +181,7 @@ class Writer {
   bool remove() {
     const uint32_t number = model_.drawPresent(random_);
     const std::string key = model_.key(number);
-    const master::Answer answer = client_.remove(key);
+    const store::Answer answer = client_.remove(key);
     Deed deed = Deed::Remove;
     if (!took(answer.status, key, deed)) return false;
     if (answer.version != model_.at(number).version) {
@@ -227,7 +227,7 @@ class Writer {
   const int64_t live_bytes_wanted_;
   const int64_t slack_bytes_;
   SoakStore& store_;
-  master::Maintenance& maintenance_;
+  store::Maintenance& maintenance_;
   runtime::Rcu& rcu_;
   runtime::Clock& clock_;
   Course& course_;
@@ -257,14 +257,14 @@ class Background {
     helper_.stop();
   }
 
-  master::Maintenance& maintenance() { return maintenance_; }
+  store::Maintenance& maintenance() { return maintenance_; }
 
  private:
-  master::Threads threads_;
+  store::Threads threads_;
   runtime::ThreadExecutor executor_;
   runtime::ThreadExecutor helper_;
   const std::array<runtime::Executor*, 1> others_;
-  master::Maintenance maintenance_;
+  store::Maintenance maintenance_;
 };
 
 /// Looks at a run and tells about it.

@@ -43,7 +43,7 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
   }
   void write(uint64_t number) {
     for (int attempts = 0; attempts < 100'000 && !HasFatalFailure(); ++attempts) {
-      const master::Answer answer = client_.write("key" + std::to_string(number), value_);
+      const store::Answer answer = client_.write("key" + std::to_string(number), value_);
       if (answer.status != Status::Ok || maintenance_.isDue()) maintenance_.wake();
       pass(answer.status == Status::Ok ? 2 * runtime::kNanosPerMicro : 100 * runtime::kNanosPerMicro);
       if (answer.status == Status::Ok) return;
@@ -60,10 +60,10 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
   runtime::SimClock clock_{scheduler_, "clock", {}};
   runtime::SimExecutor executor_{scheduler_, clock_, "background", {.usual_ns_max = 100'000, .preempted_permille = 0}};
   runtime::SimRcu rcu_;
-  master::Threads threads_{rcu_};
+  store::Threads threads_{rcu_};
   runtime::RcuReader self_{};
   SoakStore store_{config_, ServerId(1), kKeysMax, rcu_, clock_};
-  master::Maintenance maintenance_{executor_, store_.maintenanceParts()};
+  store::Maintenance maintenance_{executor_, store_.maintenanceParts()};
   SoakClient client_{store_, ClientId(1)};
   runtime::Random random_{1};
   const std::vector<std::byte> value_ = std::vector<std::byte>(1000);

@@ -53,7 +53,7 @@ class ServerProcess final : private server::ServerObserver {
 
   const ServerSettings settings_;
   std::unique_ptr<runtime::Rcu> rcu_;
-  master::Threads threads_;
+  store::Threads threads_;
   std::unique_ptr<Process> process_;
   std::unique_ptr<runtime::FileStorage> storage_;
   std::unique_ptr<runtime::ThreadExecutor> disk_;  // waits for the disk under writes

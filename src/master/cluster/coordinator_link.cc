@@ -40,7 +40,7 @@ std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Ca
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
-                                 ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace)
+                                 store::ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace)
     : caller_(caller),
       executor_(executor),
       coordinator_(coordinator),

@@ -61,7 +61,7 @@ class LinkObserver {
 class CoordinatorLink final : public FloorKeeper {
  public:
   CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
-                  ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace);
+                  store::ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace);
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
   /// stopped() is true (checked).
@@ -107,7 +107,7 @@ class CoordinatorLink final : public FloorKeeper {
   rpc::Caller& caller_;
   runtime::Executor& executor_;
   rpc::Coordinators coordinator_;
-  ServerLease& lease_;
+  store::ServerLease& lease_;
   ChangeKeeper& changes_;
   LinkObserver& observer_;
   Trace& trace_;

@@ -30,12 +30,12 @@ void MigrationSource::addTo(rpc::ServiceTable& table) {
   table.add<&MigrationSource::pullResults>(wire::Opcode::PullResults, *this, rules);
 }
 
-Result<Tablet> MigrationSource::tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const {
+Result<store::Tablet> MigrationSource::tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return Status::BadRequest;
   const auto tablet = parts_.tablets.get(ask.tablet);
   if (!tablet) return Status::WrongServer;
   if (tablet->epoch != ask.epoch) return Status::StaleEpoch;
-  if (tablet->state != TabletState::Frozen) return Status::RetryLater;
+  if (tablet->state != store::TabletState::Frozen) return Status::RetryLater;
   return *tablet;
 }
 
@@ -50,13 +50,13 @@ bool MigrationSource::isSound(log::EntryRef ref) {
 
 void MigrationSource::pull(rpc::Request request) {
   wire::Pull::Request ask;
-  const Result<Tablet> tablet = tabletOf(request, ask);
+  const Result<store::Tablet> tablet = tabletOf(request, ask);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
 
   // The tablet is frozen and drained: what is here stays, except that the cleaner moves it.
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
-  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
+  store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
   bool is_sound = true;
   const auto sizeOf = [&](log::EntryRef ref) {
     is_sound = is_sound && isSound(ref);
@@ -85,15 +85,15 @@ void MigrationSource::pull(rpc::Request request) {
 
 void MigrationSource::pullResults(rpc::Request request) {
   wire::PullResults::Request ask;
-  const Result<Tablet> tablet = tabletOf(request, ask);
+  const Result<store::Tablet> tablet = tabletOf(request, ask);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
   // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key
   // hash: a count would skip as many as have gone. Those of one hash stay together.
-  const std::vector<ResultTable::Record> records =
+  const std::vector<store::ResultTable::Record> records =
       parts_.results.inRange(tablet->table, {ask.cursor, tablet->range.last});
 
-  constexpr uint32_t kRecordBytes = ResultEntry::kAlignedBytes;
+  constexpr uint32_t kRecordBytes = store::ResultEntry::kAlignedBytes;
   size_t count = std::min<uint64_t>(records.size(), std::max<uint64_t>(1, bytesWanted(request, ask) / kRecordBytes));
   while (count != 0 && count < records.size() && records[count].result.key_hash == records[count - 1].result.key_hash) {
     ++count;
@@ -111,8 +111,8 @@ void MigrationSource::pullResults(rpc::Request request) {
                                                   .entry_count = static_cast<uint32_t>(count),
                                                   .done = static_cast<uint8_t>(done),
                                                   .safe_version = parts_.store.safeVersionNow()});
-  for (const ResultTable::Record& record : std::span(records).first(count)) {
-    ResultEntry entry;
+  for (const store::ResultTable::Record& record : std::span(records).first(count)) {
+    store::ResultEntry entry;
     log::writeEntry(response.extendHead(kRecordBytes), entry.assign(record), false, {});
   }
   response->contiguous_bytes = sizeof(wire::Pull::Response);

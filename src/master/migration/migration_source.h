@@ -15,11 +15,11 @@ namespace ramcore::master {
 class MigrationSource {
  public:
   struct Parts {
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
     index::HashIndex& index;
-    TabletTable& tablets;
-    ResultTable& results;
+    store::TabletTable& tablets;
+    store::ResultTable& results;
   };
   explicit MigrationSource(const Parts& parts) : parts_(parts) {}
   void addTo(rpc::ServiceTable& table);
@@ -30,7 +30,7 @@ class MigrationSource {
 
  private:
   /// The frozen tablet that a request names, or why there is none.
-  Result<Tablet> tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const;
+  Result<store::Tablet> tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const;
 
   const Parts parts_;
 };

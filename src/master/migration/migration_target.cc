@@ -10,14 +10,14 @@ namespace {
 
 constexpr uint32_t kSliceBytes = 512 * 1024;
 constexpr int64_t kSliceDeadlineNs = 2 * runtime::kNanosPerSecond;
-constexpr int64_t kPatienceNs = TabletIntake::kPatienceNs;
-constexpr int64_t kPauseNs = TabletIntake::kPauseNs;
-constexpr size_t kEntriesPerTurn = TabletIntake::kEntriesPerTurn;
+constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
+constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
+constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
 
 // Whether a source may send this entry for the tablet. What is dead it keeps to itself.
-bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
+bool belongsTo(const store::Tablet& tablet, const log::EntryView& entry) {
   if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
-  const auto hash = hashOfForeign(entry);
+  const auto hash = store::hashOfForeign(entry);
   return hash && tablet.range.contains(*hash);
 }
 
@@ -37,9 +37,9 @@ struct MigrationTarget::Slice {
 
 MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
 
-Status MigrationTarget::start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
+Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
   auto pull = std::make_shared<Pull>(tablet, source_epoch, source, attempts_.stopping());
-  IntakeAttempts::Claim claim = attempts_.claim(pull, false);
+  store::IntakeAttempts::Claim claim = attempts_.claim(pull, false);
   if (!claim.begins()) return claim.status;
   pull->former = std::move(claim.former);
   run(std::move(pull));
@@ -96,7 +96,7 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
     if (status == Status::Ok) status = co_await replayAll(pull, slice, side);
     if (status != Status::Ok) co_return status;
-    if (slice.header.safe_version > kForeignVersionMax) co_return Status::BadRequest;
+    if (slice.header.safe_version > store::kForeignVersionMax) co_return Status::BadRequest;
     parts_.store.raiseSafeVersion(slice.header.safe_version);
     pull.parts.front().bytes.fetch_add(slice.header.entry_bytes);
     if (slice.header.done != 0) co_return Status::Ok;
@@ -163,7 +163,8 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice,
       co_await intake_.giveWay();
       continue;
     }
-    if (!TabletIntake::isWorthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
+    if (!store::TabletIntake::isWorthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns)
+      co_return status;
     co_await intake_.awaitRoom();
   }
   co_return Status::Ok;

@@ -23,16 +23,16 @@ namespace ramcore::master {
 class MigrationTarget {
  public:
   struct Parts {
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
-    TabletTable& tablets;
-    ResultTable& results;
+    store::TabletTable& tablets;
+    store::ResultTable& results;
     rpc::Caller& caller;
     runtime::Executor& background;
-    Maintenance& maintenance;
+    store::Maintenance& maintenance;
     Trace& trace;
   };
-  using Progress = IntakeProgress;
+  using Progress = store::IntakeProgress;
 
   explicit MigrationTarget(const Parts& parts)
       : parts_(parts),
@@ -44,7 +44,7 @@ class MigrationTarget {
   /// Begins to pull `tablet` (with the epoch it will have here) from `source`, which has frozen it under
   /// `source_epoch`. Ok also if that pull is going on or done already. A pull of the same tablet under an older epoch
   /// is given up and its contents are forgotten; StaleEpoch if there is one under a newer epoch.
-  Status start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
+  Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
   /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
   Result<Progress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
   /// Ends a pull under `epoch` or an older epoch, and forgets it. The pull stops within one slice. If it puts the
@@ -58,16 +58,16 @@ class MigrationTarget {
 
  private:
   /// Has one part.
-  struct Pull : IntakeAttempt {
-    Pull(const Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
-        : IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {
+  struct Pull : store::IntakeAttempt {
+    Pull(const store::Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
+        : store::IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {
       parts.emplace_back().tablet = wanted;
     }
-    const Tablet& tablet() const { return parts.front().tablet; }
+    const store::Tablet& tablet() const { return parts.front().tablet; }
 
     const TabletEpoch source_epoch;
     const rpc::PeerAddress source;
-    std::shared_ptr<IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
+    std::shared_ptr<store::IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
   };
   struct Slice;
 
@@ -81,8 +81,8 @@ class MigrationTarget {
   static Status decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch);
 
   const Parts parts_;
-  TabletIntake intake_;
-  IntakeAttempts attempts_;
+  store::TabletIntake intake_;
+  store::IntakeAttempts attempts_;
 };
 
 }  // namespace ramcore::master

@@ -12,7 +12,7 @@
 namespace ramcore::master {
 namespace {
 
-constexpr size_t kEntriesPerTurn = TabletIntake::kEntriesPerTurn;
+constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
 // Fetched or being fetched while another one is replayed.
 constexpr size_t kSegmentsAhead = 3;
 // Replay that finds no room for this long lets the cleaner have what it has replayed.
@@ -28,7 +28,7 @@ bool RecoveryPlan::validate() {
   if (std::ranges::adjacent_find(segments, {}, [](const Segment& one) { return one.id; }) != segments.end())
     return false;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Tablet& tablet = parts[i].tablet;
+    const store::Tablet& tablet = parts[i].tablet;
     if (!tablet.id || !tablet.table || !tablet.epoch || tablet.range.first > tablet.range.last) return false;
     if (!parts[i].first_segment) return false;
     const bool overlaps =
@@ -45,10 +45,10 @@ bool RecoveryPlan::validate() {
   });
 }
 
-struct RecoveryTarget::Recovery : IntakeAttempt {
+struct RecoveryTarget::Recovery : store::IntakeAttempt {
   /// @param seed  of the notes about what is dead
   Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping, uint64_t seed)
-      : IntakeAttempt(stopping), plan(std::move(wanted)), dead_versions(replayOrder(plan), seed) {
+      : store::IntakeAttempt(stopping), plan(std::move(wanted)), dead_versions(replayOrder(plan), seed) {
     for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
     for (const RecoveryPlan::Part& part : plan.parts) {
       parts.emplace_back().tablet = part.tablet;
@@ -77,7 +77,7 @@ struct RecoveryTarget::Recovery : IntakeAttempt {
   std::vector<ReplicaReader::Holder> holders;
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
-  DeadVersions dead_versions;
+  store::DeadVersions dead_versions;
   uint64_t notes_bytes_counted = 0;  // of them, in the statistics
   Version highest_version = 0;       // that was found
 };
@@ -94,7 +94,7 @@ RecoveryTarget::~RecoveryTarget() { RC_CHECK(idle()); }
 Status RecoveryTarget::start(RecoveryPlan plan) {
   const auto seed = static_cast<uint64_t>(parts_.background.clock().nowNs());
   auto recovery = std::make_shared<Recovery>(std::move(plan), attempts_.stopping(), seed);
-  const IntakeAttempts::Claim claim = attempts_.claim(recovery, true);
+  const store::IntakeAttempts::Claim claim = attempts_.claim(recovery, true);
   if (claim.same != nullptr) {
     return static_cast<const Recovery&>(*claim.same).isSame(recovery->plan) ? Status::Ok : Status::StaleEpoch;
   }
@@ -148,7 +148,7 @@ runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
   recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
-  std::vector<Tablet> tablets;
+  std::vector<store::Tablet> tablets;
   for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
   // Where an early join has found no places there is no use in another one. What was replayed can be had from the dead
   // server's log again, and its places are of more use to whoever can end with them.
@@ -226,7 +226,7 @@ runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status,
     co_return Status::Ok;
   }
   const int64_t stuck_ns = now_ns - last_progress_ns;
-  if (!TabletIntake::isWorthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
+  if (!store::TabletIntake::isWorthWaiting(status) || stuck_ns >= store::TabletIntake::kPatienceNs) co_return status;
   co_return co_await makeRoom(recovery, stuck_ns);
 }
 
@@ -273,7 +273,7 @@ void RecoveryTarget::countNotes(Recovery& recovery) {
 /// digest it does so stores the safe version.
 runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
   const Version version = recovery.highest_version + kSalvageVersionStep;
-  if (version > kForeignVersionMax) co_return Status::TooLarge;  // nobody would take these entries from us again
+  if (version > store::kForeignVersionMax) co_return Status::TooLarge;  // nobody would take these entries from us again
   parts_.store.raiseSafeVersion(version);
   int64_t last_progress_ns = parts_.background.clock().nowNs();
   for (const Part& part : recovery.parts) {

@@ -27,7 +27,7 @@ inline constexpr Version kSalvageVersionStep = Version{1} << 40;
 /// What a recovery master is to do: which tablets of whose log, and where the segments of that log are.
 struct RecoveryPlan {
   struct Part {
-    Tablet tablet;            ///< the tablet, with the epoch that it will have here
+    store::Tablet tablet;     ///< the tablet, with the epoch that it will have here
     SegmentId first_segment;  ///< in the dead server's log; earlier segments are of an earlier ownership
   };
   struct Segment {
@@ -64,13 +64,13 @@ struct RecoveryPlan {
 class RecoveryTarget {
  public:
   struct Parts {
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
-    TabletTable& tablets;
-    ResultTable& results;
+    store::TabletTable& tablets;
+    store::ResultTable& results;
     rpc::Caller& caller;
     runtime::Executor& background;
-    Maintenance& maintenance;
+    store::Maintenance& maintenance;
     Trace& trace;
   };
 
@@ -91,7 +91,7 @@ class RecoveryTarget {
   bool knows(const RecoveryPlan& plan) const;
   /// How far the recovery of a tablet is. NotFound: nothing is known of this tablet. Fraction and status are those of
   /// the whole recovery.
-  Result<IntakeProgress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
+  Result<store::IntakeProgress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
   /// Gives up one tablet that is recovered under `epoch` or an older epoch, and forgets it; the others go on. When all
   /// are given up the recovery ends within one page. If it puts the tablet into the tablet table after this call, it
   /// takes it out again. What it has replayed is purged by the next intake that takes the range.
@@ -112,7 +112,7 @@ class RecoveryTarget {
   const Stats& stats() const { return stats_; }
 
  private:
-  using Part = IntakeAttempt::Part;
+  using Part = store::IntakeAttempt::Part;
   struct Recovery;
   struct Fetch;
 
@@ -129,9 +129,9 @@ class RecoveryTarget {
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
 
   const Parts parts_;
-  TabletIntake intake_;
+  store::TabletIntake intake_;
   ReplicaReader reader_;
-  IntakeAttempts attempts_;
+  store::IntakeAttempts attempts_;
   Stats stats_;
 };
 

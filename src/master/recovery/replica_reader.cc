@@ -61,7 +61,7 @@ struct ReplicaReader::Patience {
 
 runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::atomic<bool>& cancelled,
                                           SegmentContents& contents) {
-  const int64_t give_up_ns = executor_.clock().nowNs() + TabletIntake::kPatienceNs;
+  const int64_t give_up_ns = executor_.clock().nowNs() + store::TabletIntake::kPatienceNs;
   std::vector<Source> left = segment.sources;
   Status status = Status::NotFound;
   while (!left.empty()) {
@@ -105,7 +105,7 @@ runtime::Task<Status> ReplicaReader::readFrom(const Source& source, bool has_oth
       // A page is a part of the segment, so all pages together are no longer than it is, and there is a last one.
       const uint32_t end = done ? log::kSegmentBytesMax : page.header.next_offset_bytes;
       if (end > log::kSegmentBytesMax || end <= offset || page.header.entry_bytes > end - offset ||
-          page.header.safe_version > kForeignVersionMax) {
+          page.header.safe_version > store::kForeignVersionMax) {
         co_return Status::BadRequest;
       }
       status = takeEntries(segment, page, contents);
@@ -162,7 +162,7 @@ Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, Segm
   for (ByteSpan rest = page.entries; !rest.empty(); ++count) {
     log::EntryView entry;
     if (log::decodeEntry(rest, entry) != log::DecodeError::None) return Status::Corrupt;
-    const auto hash = hashOfForeign(entry);
+    const auto hash = store::hashOfForeign(entry);
     const Range* const range = hash ? rangeOf(segment.ranges, entry.table(), *hash) : nullptr;
     if (range == nullptr || segment.id < range->first_segment) return Status::BadRequest;
     rest = rest.subspan(entry.alignedBytes());

@@ -110,7 +110,8 @@ void MemoryRepair::takeNews() {
 
 /// One line for a person, who may want to look at the memory module.
 void MemoryRepair::report(const log::Damage& damage) {
-  const std::optional<DamageResolver::Identity> key = parts_.store.damages().identify(damage.ref, damage.segment);
+  const std::optional<store::DamageResolver::Identity> key =
+      parts_.store.damages().identify(damage.ref, damage.segment);
   std::string what =
       "memory: the entry at " + text(damage) + " is not what was written (" + std::string(name(damage.error)) + "): ";
   if (damage.was_dead) {

@@ -38,8 +38,8 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   /// Borrowed; they outlive it.
   struct Parts {
     log::Log& log;
-    ObjectStore& store;
-    Maintenance& maintenance;
+    store::ObjectStore& store;
+    store::Maintenance& maintenance;
     rpc::Dispatch& dispatch;
     runtime::Executor& background;
     rpc::Caller& caller;

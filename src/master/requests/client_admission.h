@@ -14,7 +14,7 @@ namespace ramcore::master {
 class ClientAdmission {
  public:
   /// Everything is borrowed and outlives this.
-  ClientAdmission(CoordinatorLink& link, ResultTable& results, runtime::Clock& clock)
+  ClientAdmission(CoordinatorLink& link, store::ResultTable& results, runtime::Clock& clock)
       : link_(link), results_(results), clock_(clock) {}
 
   /// Asks the coordinator for the lease of a client, and admits the client to the table of results.
@@ -25,7 +25,7 @@ class ClientAdmission {
 
  private:
   CoordinatorLink& link_;
-  ResultTable& results_;
+  store::ResultTable& results_;
   runtime::Clock& clock_;
 };
 

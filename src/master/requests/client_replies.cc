@@ -20,7 +20,7 @@ void ClientReplies::refuse(Request request, Status status) {
   request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
 }
 
-void ClientReplies::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
+void ClientReplies::replyAfter(Request request, TxMessage response, const store::ShowAfter& show_after) {
   if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
   } else if (!parts_.pinned.copyOut(*response)) {
@@ -31,14 +31,14 @@ void ClientReplies::replyAfter(Request request, TxMessage response, const ShowAf
 }
 
 runtime::Task<void> ClientReplies::replyWhenReached(ClientReplies& self, Request request, TxMessage response,
-                                                    ShowAfter show_after) {
+                                                    store::ShowAfter show_after) {
   if (RC_MUTATION("show-before-flushed")) {
     show_after.durable = std::max(show_after.durable, std::exchange(show_after.flushed, {}));
   }
   // The one that takes longer first: what is flushed is durable, and the other one is mostly reached by then.
-  Status status = co_await Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
+  Status status = co_await store::Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
   if (status == Status::Ok) {
-    status = co_await Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
+    status = co_await store::Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
   }
   if (status == Status::Ok) {
     request.reply(std::move(response));

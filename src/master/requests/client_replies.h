@@ -22,7 +22,7 @@ class ClientReplies {
   struct Parts {
     log::Log& log;
     PinnedValues& pinned;
-    Threads& threads;
+    store::Threads& threads;
     runtime::Clock& clock;
   };
   struct Stats {
@@ -40,7 +40,7 @@ class ClientReplies {
   void refuse(rpc::Request request, Status status);
   /// Answers when the log is durable, or flushed, up to what the answer shows. Until then pinned values are replaced by
   /// copies. RetryLater instead, if copies have reached their bound; WrongServer or OutcomeUnknown, if the log ends.
-  void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
+  void replyAfter(rpc::Request request, transport::TxMessage response, const store::ShowAfter& show_after);
 
   /// A chunk with a value that was found in this read section: see PinnedValues::borrow().
   [[nodiscard]] transport::Chunk borrow(const rpc::Request& request, ByteSpan value) {
@@ -83,7 +83,7 @@ class ClientReplies {
 
  private:
   static runtime::Task<void> replyWhenReached(ClientReplies& self, rpc::Request request, transport::TxMessage response,
-                                              ShowAfter show_after);
+                                              store::ShowAfter show_after);
 
   const Parts parts_;
   Stats stats_;

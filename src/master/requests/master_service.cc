@@ -96,9 +96,10 @@ void MasterService::read(Request request) {
 void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
   if (!ref) return request.replyWith(header);
-  if (const Status damage = damageOf(ref); damage != Status::Ok) return replies_.refuse(std::move(request), damage);
+  if (const Status damage = store::damageOf(ref); damage != Status::Ok)
+    return replies_.refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
-  const ShowAfter show_after = ShowAfter::of(parts_.log, key.level, ref);
+  const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
   const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
   if (is_object) {
@@ -118,7 +119,7 @@ void MasterService::readBatch(std::span<Request> requests) {
   constexpr size_t kBatchMax = 16;
   std::array<ReadKey, kBatchMax> keys;
   std::array<Request*, kBatchMax> owners;
-  std::array<ObjectStore::Key, kBatchMax> wanted;
+  std::array<store::ObjectStore::Key, kBatchMax> wanted;
   std::array<KeyHash, kBatchMax> hashes;
   std::array<log::EntryRef, kBatchMax> found{};
   RC_CHECK(requests.size() <= kBatchMax);
@@ -181,14 +182,14 @@ void MasterService::write(Request request) {
     return replies_.refuse(std::move(request), Status::BadRequest);
   for (const ByteSpan& piece : request.message().tail()) value[pieces++] = piece;
 
-  Mutation mutation{.opcode = request.opcode(),
-                    .identity = ask.identity,
-                    .epoch = ask.epoch,
-                    .table = ask.table,
-                    .key = head.subspan(sizeof(ask), ask.key_bytes),
-                    .value = std::span(value).first(pieces),
-                    .condition = ask.condition,
-                    .condition_version = ask.condition_version};
+  store::Mutation mutation{.opcode = request.opcode(),
+                           .identity = ask.identity,
+                           .epoch = ask.epoch,
+                           .table = ask.table,
+                           .key = head.subspan(sizeof(ask), ask.key_bytes),
+                           .value = std::span(value).first(pieces),
+                           .condition = ask.condition,
+                           .condition_version = ask.condition_version};
   mutate(std::move(request), mutation);
 }
 
@@ -199,24 +200,25 @@ void MasterService::increment(Request request) {
       head.size() != sizeof(ask) + ask.key_bytes) {
     return replies_.refuse(std::move(request), Status::BadRequest);
   }
-  Mutation mutation{.opcode = Opcode::Increment,
-                    .identity = ask.identity,
-                    .epoch = ask.epoch,
-                    .table = ask.table,
-                    .key = head.subspan(sizeof(ask), ask.key_bytes),
-                    .value = {},
-                    .delta = ask.delta,
-                    .condition = ask.condition,
-                    .condition_version = ask.condition_version};
+  store::Mutation mutation{.opcode = Opcode::Increment,
+                           .identity = ask.identity,
+                           .epoch = ask.epoch,
+                           .table = ask.table,
+                           .key = head.subspan(sizeof(ask), ask.key_bytes),
+                           .value = {},
+                           .delta = ask.delta,
+                           .condition = ask.condition,
+                           .condition_version = ask.condition_version};
   mutate(std::move(request), mutation);
 }
 
-void MasterService::mutate(Request request, const Mutation& asked) {
+void MasterService::mutate(Request request, const store::Mutation& asked) {
   if (!asked.identity.client || !asked.identity.sequence)
     return replies_.refuse(std::move(request), Status::BadRequest);
-  Mutation mutation = asked;
+  store::Mutation mutation = asked;
   mutation.hash = hashKey(mutation.table, mutation.key);
-  const auto locking = replies_.waitsHere(request) ? ObjectStore::Locking::Wait : ObjectStore::Locking::Try;
+  const auto locking =
+      replies_.waitsHere(request) ? store::ObjectStore::Locking::Wait : store::ObjectStore::Locking::Try;
   const auto answer = parts_.store.apply(mutation, locking);
   if (!answer) return request.dispatch().handToWorker(std::move(request));
   if (answer->status == Status::LeaseExpired) {
@@ -227,7 +229,7 @@ void MasterService::mutate(Request request, const Mutation& asked) {
   answerMutation(std::move(request), mutation.opcode, *answer);
 }
 
-runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutation mutation) {
+runtime::Task<void> MasterService::confirmClientAndMutate(Request request, store::Mutation mutation) {
   const Status status = co_await admission_.confirm(request.executor(), mutation.identity.client);
   if (status != Status::Ok) {
     replies_.refuse(std::move(request), status);
@@ -246,7 +248,7 @@ void MasterService::mutateAgain(Request request) {
   }
 }
 
-void MasterService::answerMutation(Request request, Opcode opcode, const Answer& answer) {
+void MasterService::answerMutation(Request request, Opcode opcode, const store::Answer& answer) {
   if (answer.is_duplicate) replies_.countDuplicate();
   if (isRetryable(answer.status)) {
     if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.wake();
@@ -274,14 +276,14 @@ void MasterService::scan(Request request) {
   wire::Scan::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask))
     return replies_.refuse(std::move(request), Status::BadRequest);
-  const Tablet* tablet = nullptr;
-  Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, Access::Read, tablet);
+  const store::Tablet* tablet = nullptr;
+  Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, store::Access::Read, tablet);
   if (status == Status::Ok && !parts_.lease.isValid(replies_.freshNowNs(request))) status = Status::LeaseUnknown;
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
-  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
-  ShowAfter show_after;
+  store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
+  store::ShowAfter show_after;
   status = slice.fill(
       parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
       {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
@@ -289,7 +291,7 @@ void MasterService::scan(Request request) {
         const log::EntryView entry = parts_.store.entry(ref);
         return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
       },
-      [&](log::EntryRef ref) { show_after.add(ShowAfter::of(parts_.log, tablet->durability, ref)); });
+      [&](log::EntryRef ref) { show_after.add(store::ShowAfter::of(parts_.log, tablet->durability, ref)); });
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
   TxMessage response = request.allocate(slice.bytes);

@@ -22,16 +22,16 @@ namespace ramcore::master {
 class MasterService final {
  public:
   struct Parts {
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
     index::HashIndex& index;
-    TabletTable& tablets;
-    ResultTable& results;
-    ServerLease& lease;
+    store::TabletTable& tablets;
+    store::ResultTable& results;
+    store::ServerLease& lease;
     CoordinatorLink& link;
-    Maintenance& maintenance;
+    store::Maintenance& maintenance;
     PinnedValues& pinned;
-    Threads& threads;
+    store::Threads& threads;
     runtime::Clock& clock;
     runtime::Executor& dispatch;
   };
@@ -60,13 +60,13 @@ class MasterService final {
 
   bool decodeRead(const rpc::Request& request, ReadKey& out) const;
   void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
-  void mutate(rpc::Request request, const Mutation& mutation);
+  void mutate(rpc::Request request, const store::Mutation& mutation);
   void mutateAgain(rpc::Request request);
   static void runAgain(void* self, rpc::Request request) {
     static_cast<MasterService*>(self)->mutateAgain(std::move(request));
   }
-  runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
-  void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
+  runtime::Task<void> confirmClientAndMutate(rpc::Request request, store::Mutation mutation);
+  void answerMutation(rpc::Request request, wire::Opcode opcode, const store::Answer& answer);
 
   const Parts parts_;
   ClientReplies replies_;

@@ -18,7 +18,7 @@ using wire::Opcode;
 
 /// One key of a multi-read.
 struct ReadPart {
-  ObjectStore::Key key;
+  store::ObjectStore::Key key;
   KeyHash hash = 0;
   TabletEpoch epoch;
   Status status = Status::Ok;
@@ -34,9 +34,9 @@ struct BorrowedParts {
 };
 /// One call of a multi-write or multi-remove.
 struct MutationPart {
-  Mutation mutation;
+  store::Mutation mutation;
   ByteSpan value;
-  Answer answer;
+  store::Answer answer;
 };
 
 // How many keys are looked up together. Inline requests have no more, and theirs live on the stack; longer ones run on
@@ -59,8 +59,8 @@ bool decode(wire::Cursor cursor, std::span<ReadPart> parts) {
   return cursor.atEnd();
 }
 
-void lookUp(ObjectStore& store, std::span<ReadPart> batch) {
-  std::array<ObjectStore::Key, kBatchMax> keys;
+void lookUp(store::ObjectStore& store, std::span<ReadPart> batch) {
+  std::array<store::ObjectStore::Key, kBatchMax> keys;
   std::array<KeyHash, kBatchMax> hashes;
   std::array<log::EntryRef, kBatchMax> refs{};
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -70,7 +70,7 @@ void lookUp(ObjectStore& store, std::span<ReadPart> batch) {
   store.lookupBatch(std::span(keys).first(batch.size()), std::span(hashes).first(batch.size()),
                     std::span(refs).first(batch.size()));
   for (size_t i = 0; i < batch.size(); ++i) {
-    const Status damage = damageOf(refs[i]);
+    const Status damage = store::damageOf(refs[i]);
     if (damage == Status::Ok) {
       batch[i].ref = refs[i];
     } else if (batch[i].status == Status::Ok) {
@@ -81,7 +81,7 @@ void lookUp(ObjectStore& store, std::span<ReadPart> batch) {
 
 // Makes `status` of the parts what is to be answered, and gives the bytes of the whole answer. A value for which there
 // is no room is left out.
-uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) {
+uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) {
   // Room for the headers of all parts is kept.
   uint64_t bytes = sizeof(wire::MultiRead::Response) + parts.size() * sizeof(wire::MultiRead::ResponsePart);
   for (ReadPart& part : parts) {
@@ -105,7 +105,8 @@ uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) 
 
 // Small values are copied together: many of them cost more as descriptors than as bytes. So are those for which there
 // is no descriptor left, or no more may be borrowed.
-void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts, const BorrowedParts& borrowed) {
+void append(TxMessage& response, store::ObjectStore& store, std::span<const ReadPart> parts,
+            const BorrowedParts& borrowed) {
   response.appendHead(
       wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(parts.size())});
   for (const ReadPart& part : parts) {
@@ -126,7 +127,7 @@ void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> p
 // False: the part is malformed.
 bool decode(wire::Cursor& cursor, const wire::MultiMutate::Request& ask, MutationPart& part) {
   wire::MultiMutate::RequestPart header;
-  Mutation& mutation = part.mutation;
+  store::Mutation& mutation = part.mutation;
   if (!cursor.take(header) || header.key_bytes == 0 || header.sequence.value == 0 ||
       !cursor.takeBytes(header.key_bytes, mutation.key) || !cursor.takeBytes(header.value_bytes, part.value) ||
       !cursor.takePadding(size_t{header.key_bytes} + header.value_bytes)) {
@@ -182,13 +183,13 @@ void MultiRequests::read(Request request) {
     part.status =
         parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
   }
-  ShowAfter show_after;
+  store::ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
     const std::span<ReadPart> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
     lookUp(parts_.store, batch);
     RC_POINT(Read);
     for (const ReadPart& part : batch) {
-      if (part.status == Status::Ok && part.ref) show_after.add(ShowAfter::of(parts_.log, part.level, part.ref));
+      if (part.status == Status::Ok && part.ref) show_after.add(store::ShowAfter::of(parts_.log, part.level, part.ref));
     }
   }
   const uint64_t response_bytes =
@@ -232,13 +233,13 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
   // One that fails does not keep the others from happening. Slices give way to others.
   constexpr size_t kPartsPerSlice = 64;
   bool confirmed = false;
-  ShowAfter show_after;
+  store::ShowAfter show_after;
   for (size_t i = 0; i < parts.size(); ++i) {
     MutationPart& part = parts[i];
     parts_.store.fetchAhead(i, parts.size(), [&](size_t at) { return parts[at].mutation.hash; });
     if (part.answer.status != Status::Ok) continue;
     if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
-    part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+    part.answer = *parts_.store.apply(part.mutation, store::ObjectStore::Locking::Wait);
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
       const Status status = co_await parts_.admission.confirm(request.executor(), ask.client);
       if (status != Status::Ok) {
@@ -251,7 +252,7 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
         break;
       }
       confirmed = true;
-      part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+      part.answer = *parts_.store.apply(part.mutation, store::ObjectStore::Locking::Wait);
     }
     part.answer.status = parts_.replies.count(part.answer.status);
     if (part.answer.is_duplicate) parts_.replies.countDuplicate();

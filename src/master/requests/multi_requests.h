@@ -16,9 +16,9 @@ class MultiRequests {
  public:
   /// Everything is borrowed and outlives this.
   struct Parts {
-    ObjectStore& store;
+    store::ObjectStore& store;
     log::Log& log;
-    Maintenance& maintenance;
+    store::Maintenance& maintenance;
     ClientReplies& replies;
     ClientAdmission& admission;
   };

@@ -82,7 +82,7 @@ class CopyingRun {
   void write(uint64_t number) {
     const std::string_view key = keys_.at(number);
     const ByteSpan value = asBytes(value_);
-    master::Mutation mutation;
+    store::Mutation mutation;
     mutation.opcode = wire::Opcode::Write;
     mutation.identity = {kClient, Sequence(sequence_), Sequence(sequence_ - 1)};
     mutation.epoch = LocalStore::kEpoch;
@@ -90,7 +90,7 @@ class CopyingRun {
     mutation.key = asBytes(key);
     mutation.hash = hashKey(LocalStore::kTable, mutation.key);
     mutation.value = std::span(&value, 1);
-    const master::Answer answer = *store_.store().apply(mutation, master::ObjectStore::Locking::Wait);
+    const store::Answer answer = *store_.store().apply(mutation, store::ObjectStore::Locking::Wait);
     if (answer.status != Status::Ok) die("a write was answered " + std::string(name(answer.status)));
     ++sequence_;
     store_.turn();

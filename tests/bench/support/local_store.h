@@ -45,17 +45,17 @@ class LocalStore {
   LocalStore(const LocalStore&) = delete;
   LocalStore& operator=(const LocalStore&) = delete;
 
-  master::ObjectStore& store() { return store_; }
+  store::ObjectStore& store() { return store_; }
   log::Log& log() { return log_; }
   index::HashIndex& index() { return *index_; }
   runtime::Rcu& rcu() { return *rcu_; }
   /// Lets `client` change objects of kTable. Once.
   void serve(ClientId client) {
-    master::Tablet whole;
+    store::Tablet whole;
     whole.id = TabletId(1);
     whole.table = kTable;
     whole.epoch = kEpoch;
-    whole.counters = std::make_shared<master::TabletCounters>();
+    whole.counters = std::make_shared<store::TabletCounters>();
     if (tablets_.add(whole) != Status::Ok) die("the tablet is not taken");
     results_.admit(client, clock_.nowNs());
   }
@@ -94,10 +94,10 @@ class LocalStore {
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<index::HashIndex> index_;
   log::NoReplicator replicator_;
-  master::TabletTable tablets_;
-  master::ResultTable results_;
-  master::ServerLease lease_;
-  master::ObjectStore store_;
+  store::TabletTable tablets_;
+  store::ResultTable results_;
+  store::ServerLease lease_;
+  store::ObjectStore store_;
   log::Log log_;
   runtime::RcuReader reader_{};
 };

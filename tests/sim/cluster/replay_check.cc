@@ -22,8 +22,8 @@ class Replay {
 
   std::vector<std::string> run(const std::vector<HistoryKey>& keys) {
     if (master_.log() == nullptr || !master_.log()->headId()) return {};
-    for (const master::Tablet& tablet : master_.tablets().list()) {
-      if (tablet.state != master::TabletState::Pulling) tablets_.push_back(tablet);
+    for (const store::Tablet& tablet : master_.tablets().list()) {
+      if (tablet.state != store::TabletState::Pulling) tablets_.push_back(tablet);
     }
     if (tablets_.empty() || !collect()) return failures_;
     replayAll();
@@ -66,8 +66,8 @@ class Replay {
     return bytes;
   }
 
-  const master::Tablet* tabletOf(TableId table, KeyHash hash) const {
-    for (const master::Tablet& tablet : tablets_) {
+  const store::Tablet* tabletOf(TableId table, KeyHash hash) const {
+    for (const store::Tablet& tablet : tablets_) {
       if (tablet.table == table && tablet.range.contains(hash)) return &tablet;
     }
     return nullptr;
@@ -78,7 +78,7 @@ class Replay {
     for (const auto& [segment, entry] : entries_) {
       const bool is_tombstone = entry.type() == log::EntryType::Tombstone;
       if (!is_tombstone && entry.type() != log::EntryType::Object) continue;
-      const master::Tablet* tablet = tabletOf(entry.table(), hashKey(entry.table(), entry.key()));
+      const store::Tablet* tablet = tabletOf(entry.table(), hashKey(entry.table(), entry.key()));
       if (tablet == nullptr || segment < tablet->first_segment) continue;
       if (is_tombstone && entry.namedSegment() < tablet->first_segment) continue;
       Newest& known = newest_[{entry.table().value, std::string(asText(entry.key()))}];
@@ -90,12 +90,12 @@ class Replay {
   void compare(HistoryKey key) {
     const std::string bytes = keyBytes(key);
     std::set<uint64_t> tables;
-    for (const master::Tablet& tablet : tablets_) tables.insert(tablet.table.value);
+    for (const store::Tablet& tablet : tablets_) tables.insert(tablet.table.value);
     for (const uint64_t number : tables) {
       const TableId table(number);
       const KeyHash hash = hashKey(table, asBytes(bytes));
       if (tabletOf(table, hash) == nullptr) continue;
-      const master::Found found = master_.store().lookup(table, hash, asBytes(bytes));
+      const store::Found found = master_.store().lookup(table, hash, asBytes(bytes));
       const bool present = found.ref && found.entry.type() == log::EntryType::Object;
       const auto at = newest_.find({number, bytes});
       const bool replayed = at != newest_.end() && !at->second.is_tombstone;
@@ -119,7 +119,7 @@ class Replay {
 
   const master::Master& master_;
   runtime::Random& random_;
-  std::vector<master::Tablet> tablets_;
+  std::vector<store::Tablet> tablets_;
   std::deque<std::vector<std::byte>> copies_;  // entries point into them
   std::vector<Found> entries_;
   std::map<std::pair<uint64_t, std::string>, Newest> newest_;

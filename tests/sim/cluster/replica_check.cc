@@ -53,7 +53,7 @@ bool isMissed(const master::Master& master, SegmentId segment, const log::EntryV
   const log::Segment* const named = entry.namesSegment() ? log.pool().find(entry.namedSegment()) : nullptr;
   if (named != nullptr && named->state() != log::SegmentState::Unlinked) return true;
   if (entry.type() != log::EntryType::Object) return false;
-  const master::Found found = master.store().lookup(entry.table(), hashKey(entry.table(), entry.key()), entry.key());
+  const store::Found found = master.store().lookup(entry.table(), hashKey(entry.table(), entry.key()), entry.key());
   return found.ref && found.entry.version() == entry.version() && log.pool().segmentOf(found.ref)->id() == segment;
 }
 

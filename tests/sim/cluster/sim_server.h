@@ -88,7 +88,7 @@ class SimServer final : private server::ServerObserver {
   runtime::SimNode node_;
   runtime::SimRcu rcu_;
   SlowReader slow_reader_{rcu_};
-  master::Threads threads_;
+  store::Threads threads_;
   std::vector<const runtime::Executor*> workers_;
   transport::Identity identity_;
   transport::SimTransport transport_;

@@ -37,7 +37,7 @@ void listDigest(log::Log& log, std::vector<SegmentId>& members) {
 }
 
 // The entries of one segment that say something about objects and results; raises the safe version by the others.
-void readContents(const std::vector<std::byte>& bytes, master::ObjectStore& store,
+void readContents(const std::vector<std::byte>& bytes, store::ObjectStore& store,
                   std::vector<log::EntryView>& contents) {
   log::SegmentReader reader(bytes);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
@@ -65,7 +65,7 @@ void replaySegments(SoakStore& source, SoakStore& target, log::SideLog& side, ru
   listDigest(source.log(), members);
   if (::testing::Test::HasFatalFailure()) return;
   mixUp(members, random);
-  master::DeadVersions dead(members, 1);
+  store::DeadVersions dead(members, 1);
   for (const SegmentId member : members) {
     const log::Segment* const segment = source.log().pool().find(member);
     ASSERT_NE(segment, nullptr) << "the digest lists segment " << member.value << ", which is gone";
@@ -130,7 +130,7 @@ void compareCounters(SoakStore& store, std::span<const SoakModel* const> models)
     // As they lie there: some name a segment, and are longer for it.
     uint64_t unnamed_bytes = 0;
     for (uint32_t number = 0; number < model->keyCount(); ++number) {
-      const master::Found found = store.find(model->key(number));
+      const store::Found found = store.find(model->key(number));
       if (!found.ref) continue;
       const bool carries = found.entry.carriesResult() && !found.entry.isAcknowledged();
       bytes += found.entry.alignedBytes() - (carries ? 0 : found.entry.resultBytes());

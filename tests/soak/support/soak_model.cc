@@ -77,7 +77,7 @@ void SoakModel::removed(uint32_t number) {
   moveTo(number, --present_count_);
 }
 
-std::string SoakModel::judge(uint32_t number, const master::Found& found) const {
+std::string SoakModel::judge(uint32_t number, const store::Found& found) const {
   const Object& object = objects_[number];
   const bool is_found = found.ref && found.entry.type() == log::EntryType::Object;
   const auto say = [&](const std::string& what) { return "key '" + key(number) + "' " + what; };

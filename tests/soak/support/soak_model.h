@@ -63,7 +63,7 @@ class SoakModel {
   void removed(uint32_t number);
 
   /// Empty, or what is wrong with what a store has under the key.
-  std::string judge(uint32_t number, const master::Found& found) const;
+  std::string judge(uint32_t number, const store::Found& found) const;
 
  private:
   void moveTo(uint32_t number, uint32_t place);

@@ -39,24 +39,24 @@ class SoakStore {
     whole.id = TabletId(1);
     whole.table = kTable;
     whole.epoch = kEpoch;
-    whole.counters = std::make_shared<master::TabletCounters>();
+    whole.counters = std::make_shared<store::TabletCounters>();
     RC_CHECK(tablets_.add(whole) == Status::Ok);
     log_.maintain();
   }
   SoakStore(const SoakStore&) = delete;
   SoakStore& operator=(const SoakStore&) = delete;
 
-  master::Maintenance::Parts maintenanceParts() { return {log_, cleaner_, store_, *index_, rcu_}; }
-  master::ObjectStore& store() { return store_; }
-  const master::ObjectStore& store() const { return store_; }
-  master::ResultTable& results() { return results_; }
+  store::Maintenance::Parts maintenanceParts() { return {log_, cleaner_, store_, *index_, rcu_}; }
+  store::ObjectStore& store() { return store_; }
+  const store::ObjectStore& store() const { return store_; }
+  store::ResultTable& results() { return results_; }
   log::Log& log() { return log_; }
   const log::Log& log() const { return log_; }
   const log::LogStats& stats() const { return log_.stats(); }
   log::Replicator& replicator() { return replicator_; }
   void admit(ClientId client) { results_.admit(client, clock_.nowNs()); }
 
-  master::Found find(std::string_view key) const {
+  store::Found find(std::string_view key) const {
     return store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
   }
   /// What Maintenance does between two slices of cleaning, for a store that has none. The caller is the reclaimer.
@@ -70,17 +70,17 @@ class SoakStore {
   }
 
  private:
-  using Tablet = master::Tablet;
+  using Tablet = store::Tablet;
 
   runtime::Rcu& rcu_;
   runtime::Clock& clock_;
   runtime::PinRegistry pins_;
   const std::unique_ptr<log::LogMemory> memory_;
   const std::unique_ptr<index::HashIndex> index_;
-  master::ServerLease lease_;
-  master::TabletTable tablets_;
-  master::ResultTable results_;
-  master::ObjectStore store_;
+  store::ServerLease lease_;
+  store::TabletTable tablets_;
+  store::ResultTable results_;
+  store::ObjectStore store_;
   log::NoReplicator replicator_;
   log::Log log_;
   log::Cleaner cleaner_;
@@ -92,14 +92,14 @@ class SoakClient {
   SoakClient(SoakStore& store, ClientId id) : store_(store), id_(id) { store.admit(id); }
 
   /// One attempt: with RetryLater or NoSpace nothing has happened, and the same or another mutation may follow.
-  master::Answer write(std::string_view key, ByteSpan value) {
+  store::Answer write(std::string_view key, ByteSpan value) {
     return apply(wire::Opcode::Write, key, std::span(&value, 1));
   }
-  master::Answer remove(std::string_view key) { return apply(wire::Opcode::Remove, key, {}); }
+  store::Answer remove(std::string_view key) { return apply(wire::Opcode::Remove, key, {}); }
 
  private:
-  master::Answer apply(wire::Opcode opcode, std::string_view key, std::span<const ByteSpan> value) {
-    master::Mutation mutation;
+  store::Answer apply(wire::Opcode opcode, std::string_view key, std::span<const ByteSpan> value) {
+    store::Mutation mutation;
     mutation.opcode = opcode;
     mutation.identity = {id_, Sequence(sequence_), Sequence(sequence_ - 1)};
     mutation.epoch = kEpoch;
@@ -107,7 +107,7 @@ class SoakClient {
     mutation.key = asBytes(key);
     mutation.hash = hashKey(kTable, mutation.key);
     mutation.value = value;
-    const master::Answer answer = *store_.store().apply(mutation, master::ObjectStore::Locking::Wait);
+    const store::Answer answer = *store_.store().apply(mutation, store::ObjectStore::Locking::Wait);
     if (answer.status == Status::Ok) ++sequence_;
     return answer;
   }

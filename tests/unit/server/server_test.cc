@@ -136,7 +136,7 @@ class ServingProcess final : private ServerObserver {
 
   runtime::SimNode node_;
   runtime::SimRcu rcu_;
-  master::Threads threads_;
+  store::Threads threads_;
   transport::Identity identity_;
   transport::SimTransport transport_;
   std::unique_ptr<transport::Endpoint> endpoint_;  // outlives the messages that wait in the dispatch

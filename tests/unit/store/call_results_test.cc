@@ -6,7 +6,7 @@
 
 #include "runtime/random.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 using Results = CallResults<uint64_t>;
@@ -65,4 +65,4 @@ TEST(CallResults, HoldWhatAMapHolds) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

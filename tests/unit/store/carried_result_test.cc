@@ -8,7 +8,7 @@
 #include "store/foreign_entry.h"
 #include "store/object_store.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr TableId kCarryTable{3};
@@ -328,4 +328,4 @@ TEST(CarriedResult, APurgedObjectLeavesNoneBehind) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "log/format/entry_writer.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 using log::EntryType;
@@ -183,4 +183,4 @@ TEST_F(DeadVersionsTest, KeysOfOneHashAreTwoKeys) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

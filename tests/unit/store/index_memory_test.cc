@@ -181,10 +181,10 @@ TEST_F(HashIndexMemory, MaintenanceGoesOnUntilNothingIsDue) {
   runtime::ManualClock clock;
   runtime::PinRegistry pins{1};
   log::NoReplicator replicator;
-  master::ServerLease lease;
-  master::TabletTable tablets(rcu_);
-  master::ResultTable results;
-  master::ObjectStore store(*memory);
+  store::ServerLease lease;
+  store::TabletTable tablets(rcu_);
+  store::ResultTable results;
+  store::ObjectStore store(*memory);
   log::Log log(config, {ClusterId(1), ServerId(1)}, *memory, {store, replicator, rcu_, pins});
   results.connect(log);
   store.connect({log, *index_, tablets, results, lease, clock});
@@ -193,7 +193,7 @@ TEST_F(HashIndexMemory, MaintenanceGoesOnUntilNothingIsDue) {
   runtime::SimTraceLog trace(scheduler);
   runtime::SimNode node(scheduler, trace, "server", {});
   runtime::SimExecutor& executor = node.makeExecutor("worker");
-  master::Maintenance maintenance(executor, {log, cleaner, store, *index_, rcu_});
+  store::Maintenance maintenance(executor, {log, cleaner, store, *index_, rcu_});
 
   growTo(kEntriesBeforeGrowth + 1);
   ASSERT_TRUE(maintenance.isDue());

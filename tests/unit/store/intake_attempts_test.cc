@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 class IntakeAttemptsTest : public ::testing::Test {
@@ -85,4 +85,4 @@ TEST_F(IntakeAttemptsTest, AfterAStopNoneIsWanted) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

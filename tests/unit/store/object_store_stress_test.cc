@@ -16,7 +16,7 @@
 #include "runtime/real/system_clock.h"
 #include "runtime/real/urcu_epoch.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr TableId kStressTable(3);
@@ -376,4 +376,4 @@ TEST(ObjectStoreStress, WritersReadersCleanersAndReclaimerTogetherWhileTheIndexG
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -10,7 +10,7 @@
 #include "store/object_store.h"
 #include "store/range_slice.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr TableId kLostTable{7};
@@ -362,4 +362,4 @@ TEST_F(ReconcileTest, WhatWasNotTouchedIsThere) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -7,7 +7,7 @@
 #include "runtime/sim/sim_node.h"
 #include "store/maintenance.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr TableId kTable{3};
@@ -152,4 +152,4 @@ TEST_F(RemovedKeys, AreLeftForLaterWhereAnotherThreadIsAtTheOldest) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -5,7 +5,7 @@
 #include "runtime/pins.h"
 #include "runtime/sim/sim_epoch.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 using Verdict = ResultTable::Verdict;
@@ -278,4 +278,4 @@ TEST_F(ResultTableTest, RangesForMovesAreOrderedAndDropped) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 TEST(SafeVersionTest, IsAboveAllThatWereHandedOut) {
@@ -24,4 +24,4 @@ TEST(SafeVersionTest, IsRaisedAndNeverLowered) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -59,4 +59,4 @@ TEST(ServerLease, AVerdictIsFinal) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -4,7 +4,7 @@
 
 #include "runtime/sim/sim_epoch.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr KeyHash kLast = ~uint64_t{0};
@@ -141,4 +141,4 @@ TEST_F(TabletTableTest, ReadersKeepWhatTheyFoundUntilTheyAreQuiescent) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

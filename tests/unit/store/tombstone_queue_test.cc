@@ -4,7 +4,7 @@
 
 #include "runtime/sim/sim_epoch.h"
 
-namespace ramcore::master {
+namespace ramcore::store {
 namespace {
 
 constexpr TableId kQueueTable{5};
@@ -102,4 +102,4 @@ TEST_F(TombstoneQueueTest, AKeyWhoseStripeIsTakenIsLeftForLater) {
 }
 
 }  // namespace
-}  // namespace ramcore::master
+}  // namespace ramcore::store

@@ -190,7 +190,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   Node coordinator_{scheduler_, network_, "coordinator", transport::Role::Coordinator};
   Node server_{scheduler_, network_, "server", transport::Role::Server};
   rpc::Caller caller_{server_.dispatch};
-  ServerLease lease_;
+  store::ServerLease lease_;
   Observer observer_;
   runtime::SimDisk disk_{scheduler_, "disk", {}};
   std::unique_ptr<runtime::Storage> storage_;  // nullptr: it has none
