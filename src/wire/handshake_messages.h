@@ -72,8 +72,11 @@ static_assert(Message<HandshakeIntroduction> && sizeof(HandshakeIntroduction) ==
 struct HandshakeProof {
   HandshakeHeader header;
   std::array<uint8_t, 32> mac;
+
+  /// Whether it is a proof depends on all that was said, so its reader checks that.
+  constexpr bool isValid() const { return header.isValid(); }
 };
-static_assert(Fixed<HandshakeProof> && sizeof(HandshakeProof) == 48);
+static_assert(Message<HandshakeProof> && sizeof(HandshakeProof) == 48);
 
 /// The acceptor's proof, and where its process listens: `locator_count` times a 16-bit length and the text of a
 /// locator; zero bytes up to a multiple of 8.
@@ -91,9 +94,12 @@ static_assert(Message<HandshakeAccept> && sizeof(HandshakeAccept) == 56);
 struct HandshakeRefused {
   HandshakeHeader header;
   HandshakeRefusal reason;
-  uint8_t reserved[6];
+  uint8_t reserved[6];  ///< zero, not verified
+
+  /// A refusal comes from any protocol version, so each reason is taken, and what follows it is not looked at.
+  constexpr bool isValid() const { return header.isValid(); }
 };
-static_assert(Fixed<HandshakeRefused> && sizeof(HandshakeRefused) == 24);
+static_assert(Message<HandshakeRefused> && sizeof(HandshakeRefused) == 24);
 
 /// No message of a handshake is longer.
 inline constexpr uint32_t kHandshakeMessageBytesMax =

@@ -64,7 +64,15 @@ struct VerbsAddress {
   uint8_t mtu;                  ///< ibv_mtu: 1 (256 B) to 5 (4096 B)
   uint8_t reads_max;            ///< transfers that may read from this side at a time
   std::array<uint8_t, 32> mac;  ///< under the session key: over the sender's side of the session and all fields above
+
+  /// Whether it is proven, and takes messages of a sensible length, is for the reader to find out.
+  constexpr bool isValid() const {
+    constexpr uint32_t kNumberMax = 0xffffff;  // of queue pairs and packets
+    constexpr uint8_t kMtuMin = 1;
+    constexpr uint8_t kMtuMax = 5;
+    return mtu >= kMtuMin && mtu <= kMtuMax && reads_max != 0 && queue_pair <= kNumberMax && first_packet <= kNumberMax;
+  }
 };
-static_assert(Fixed<VerbsAddress> && sizeof(VerbsAddress) == 64);
+static_assert(Message<VerbsAddress> && sizeof(VerbsAddress) == 64);
 
 }  // namespace ramcore::wire

@@ -75,6 +75,7 @@ bool MessageReceiver::takeApart(uint32_t port, const InFrame& frame, Packet& pac
     return false;
   }
   packet.port = port;
+  // Has no isValid(): what is wrong in it is either passed over in silence or counted.
   packet.start = loadAs<wire::FrameStart>(frame.bytes);
   constexpr std::array<uint8_t, 2> kType = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff};
   // Other protocols share the wire.

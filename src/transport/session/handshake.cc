@@ -327,8 +327,10 @@ void Handshake::onIntroduction(HandshakeKind kind) {
 }
 
 void Handshake::onProof() {
-  if (in_.size() != sizeof(wire::HandshakeProof)) return failBad("a proof of the wrong length");
-  if (!checkMac(mac(kInitiatorProves), loadAs<wire::HandshakeProof>(in_.data()).mac)) {
+  wire::HandshakeProof proof;
+  // Its header is valid: receive() looked at it before the rest was there.
+  if (in_.size() != sizeof(proof) || !wire::decode(in_, proof)) return failBad("a proof of the wrong length");
+  if (!checkMac(mac(kInitiatorProves), proof.mac)) {
     return failSecret();
   }
   // An honest initiator has gone already, and knows both ids from the challenge.
@@ -374,8 +376,9 @@ bool Handshake::readLocators(ByteSpan list, uint32_t count) {
 }
 
 void Handshake::onRefusal() {
-  if (in_.size() < sizeof(wire::HandshakeRefused)) return failBad("a refusal that is too short");
-  const auto refused = loadAs<wire::HandshakeRefused>(in_.data());
+  wire::HandshakeRefused refused;
+  // As in onProof(), only the length can be wrong.
+  if (!wire::decode(in_, refused)) return failBad("a refusal that is too short");
   state_ = State::Failed;
   // Who is full now may have room soon; the other reasons stay.
   was_for_another_ = refused.reason == HandshakeRefusal::WrongServerId;

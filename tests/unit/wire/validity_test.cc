@@ -1,6 +1,7 @@
 // Each message of the data plane says itself whether an honest peer can have sent it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "wire/datagram_messages.h"
@@ -169,6 +170,48 @@ TEST(Validity, Handshakes) {
   EXPECT_FALSE(accept.isValid());
   accept = {.header = hello.header, .mac = {}, .locator_count = 0, .locators_bytes = 0, .reserved = 1};
   EXPECT_FALSE(accept.isValid());
+}
+
+// The header alone counts: a proof is checked against all that was said, and a refusal may be of another version.
+TEST(Validity, ProofsAndRefusalsOfHandshakes) {
+  HandshakeProof proof{};
+  EXPECT_FALSE(proof.isValid()) << "no magic";
+  proof.header.magic = kHandshakeMagic;
+  proof.mac.fill(0xff);
+  EXPECT_TRUE(proof.isValid());
+  proof.header.reserved = 1;
+  EXPECT_FALSE(proof.isValid());
+  HandshakeRefused refused{};
+  EXPECT_FALSE(refused.isValid()) << "no magic";
+  refused.header.magic = kHandshakeMagic;
+  refused.header.version = kProtocolVersion + 1;
+  refused.reason = HandshakeRefusal(UINT16_MAX);
+  std::ranges::fill(refused.reserved, 0xff);
+  EXPECT_TRUE(refused.isValid());
+  refused.header.reserved = 1;
+  EXPECT_FALSE(refused.isValid());
+}
+
+TEST(Validity, AddressesOfQueuePairs) {
+  VerbsAddress address{};
+  address.queue_pair = 0xffffff;
+  address.first_packet = 0xffffff;
+  address.mtu = 5;
+  address.reads_max = 1;
+  EXPECT_TRUE(address.isValid()) << "how long a message it takes is not its business";
+  const auto isValidIf = [&](auto change) {
+    VerbsAddress changed = address;
+    change(changed);
+    return changed.isValid();
+  };
+  EXPECT_TRUE(isValidIf([](VerbsAddress& one) { one.mtu = 1; }));
+  EXPECT_TRUE(isValidIf([](VerbsAddress& one) { one.reads_max = 0xff; }));
+  EXPECT_TRUE(isValidIf([](VerbsAddress& one) { one.queue_pair = one.first_packet = 0; }));
+  EXPECT_FALSE(isValidIf([](VerbsAddress& one) { one.mtu = 0; }));
+  EXPECT_FALSE(isValidIf([](VerbsAddress& one) { one.mtu = 6; }));
+  EXPECT_FALSE(isValidIf([](VerbsAddress& one) { one.reads_max = 0; }));
+  EXPECT_FALSE(isValidIf([](VerbsAddress& one) { one.queue_pair = 1U << 24; }));
+  EXPECT_FALSE(isValidIf([](VerbsAddress& one) { one.first_packet = 1U << 24; }));
 }
 
 TEST(Validity, Packets) {
