@@ -194,7 +194,9 @@ bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts,
   // The head is nobody else's any more, so the parts in it may be read twice.
   const ByteSpan head = message.head();
   const size_t head_bytes = sizeof(Response) + parts.size() * sizeof(ResponsePart);
-  if (head.size() < head_bytes || loadAs<Response>(head.data()).count != parts.size()) return false;
+  if (head.size() < head_bytes) return false;
+  const auto response = loadAs<Response>(head.data());
+  if (!response.isValid() || response.count != parts.size()) return false;
   const auto answerOf = [&](size_t i) {
     return loadAs<ResponsePart>(head.data() + sizeof(Response) + i * sizeof(ResponsePart));
   };

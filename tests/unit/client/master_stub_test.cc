@@ -184,6 +184,15 @@ TEST(MasterStub, MultiReadAnswersWithAPlaceThatDoesNotExistAreRefused) {
   EXPECT_FALSE(decodeMultiRead(Received(bytes, nullptr).message(), partsOf(2), items));
 }
 
+TEST(MasterStub, MultiReadAnswersWithReservedBytesThatAreNotZeroAreRefused) {
+  const Bytes whole = multiReadAnswer({"one", "two"});
+  std::vector<ReadItem> items(2);
+  ASSERT_TRUE(decodeMultiRead(Received(whole, nullptr).message(), partsOf(2), items));
+  Bytes bytes = whole;
+  bytes[offsetof(wire::MultiRead::Response, reserved)] = std::byte{1};
+  EXPECT_FALSE(decodeMultiRead(Received(bytes, nullptr).message(), partsOf(2), items));
+}
+
 TEST(MasterStub, ScanAnswersMoveForwardAndStayInTheirTablet) {
   const TableId table(4);
   const std::vector<std::string> keys = {"a", "b", "c", "d"};
