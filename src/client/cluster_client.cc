@@ -212,8 +212,8 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     const Reaction reaction = is_leased ? reactionTo(progress.last) : Reaction::Relapse;
     if (reaction == Reaction::Finish) break;
     if (reaction == Reaction::Relapse) lease_.lapse(progress.ticket);
-    // An owner that puts calls off for long may not be the owner any more, and be unable to learn it.
-    if (reaction == Reaction::Refresh || backoff.attempts() >= kAttemptsPerQuestion) progress.is_stale = true;
+    if (reaction == Reaction::Refresh) progress.is_stale = true;
+    if (backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(request.table);
     const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);
     if (!again) break;
   }
@@ -282,8 +282,8 @@ Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& ob
       }
       const Reaction reaction = reactionTo(progress.last);
       if (reaction == Reaction::Finish) break;
-      // An owner that puts calls off for long may not be the owner any more, and be unable to learn it.
-      if (reaction == Reaction::Refresh || backoff.attempts() >= kAttemptsPerQuestion) progress.is_stale = true;
+      if (reaction == Reaction::Refresh) progress.is_stale = true;
+      if (backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(cursor.table);
     } else {
       progress.last = besideTheCall(place.error());
       progress.is_stale = true;

@@ -84,7 +84,7 @@ Task<void> MultiRun<Item>::run() {
       parts.clear();
     }
     if (backoff.attempts() >= kAttemptsPerQuestion) {
-      for (MultiPart& part : parts) part.is_stale = true;
+      for (const MultiPart& part : parts) client_.finder_.inquire(TableId(items_[part.item].table.id));
     }
   }
 }

@@ -34,8 +34,10 @@ class Backoff {
   uint32_t attempts_ = 0;
 };
 
-/// After this number of attempts, a client that is told to try again asks the coordinator before each further attempt:
-/// the owner that it knows may have lost the tablet, and its connections to all processes that could tell it so.
+/// After this number of attempts, a client that is told to try again also asks the coordinator where the tablet is: the
+/// owner that it knows may have lost the tablet, and its connections to all processes that could tell it so. The next
+/// attempt does not wait for the answer. The coordinator may be cut off from this client, too, or be asked by so many
+/// that the next question is not due yet, while the owner serves again.
 inline constexpr uint32_t kAttemptsPerQuestion = 8;
 
 /// What a client does about the outcome of one attempt.

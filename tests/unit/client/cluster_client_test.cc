@@ -134,6 +134,48 @@ TEST_F(ClusterClientTest, RefusalsThatCarryNothingOutAreNoUnknownOutcome) {
   EXPECT_LT(owner.seen.size(), 60u);  // retry_after is 2 ms
 }
 
+TEST_F(ClusterClientTest, CallsThatArePutOffForLongDoNotWaitForTheCoordinator) {
+  FakeServer& owner = cluster.ownerOf("k");
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  cluster.answer_tablets = false;
+  const uint64_t questions = cluster.tablet_questions;
+  const auto putOff = [&owner] { owner.put_off = 2 * kAttemptsPerQuestion; };
+  putOff();
+  EXPECT_EQ(write("k", "two").status, Status::Ok);
+  EXPECT_EQ(cluster.tablet_questions, questions + 1) << "the owner may have lost the tablet";
+  putOff();
+  EXPECT_EQ(read("k").status, Status::Ok);
+  putOff();
+  std::vector<ReadItem> reads(1);
+  reads[0].table.id = table.value;
+  reads[0].key = "k";
+  cluster.await(client().multiRead(reads, cluster.in(2 * kSecond)));
+  EXPECT_EQ(reads[0].status, Status::Ok);
+  putOff();
+  std::vector<MutateItem> writes(1);
+  writes[0].table.id = table.value;
+  writes[0].key = "k";
+  writes[0].value = "three";
+  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
+  EXPECT_EQ(writes[0].status, Status::Ok);
+  cluster.servers[0]->put_off = 2 * kAttemptsPerQuestion;  // where a scan begins
+  ScanCursor cursor{.table = table};
+  std::vector<Object> objects;
+  EXPECT_EQ(cluster.await(client().scanNext(cursor, objects, cluster.in(2 * kSecond))), Status::Ok);
+  cluster.answerHeldQuestions();
+}
+
+TEST_F(ClusterClientTest, ACallThatIsPutOffForLongFollowsItsTablet) {
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  FakeServer& former = cluster.ownerOf("k");
+  ASSERT_EQ(&former, cluster.servers[0].get()) << "this key is to be of the first server";
+  former.put_off = 10'000;
+  cluster.servers[1]->objects = former.objects;
+  cluster.all_at_second = true;
+  cluster.epoch = 2;
+  EXPECT_EQ(read("k").status, Status::Ok);
+}
+
 TEST_F(ClusterClientTest, FollowsAMovedTablet) {
   ASSERT_EQ(write("k", "one").status, Status::Ok);
   cluster.all_at_second = true;

@@ -67,6 +67,13 @@ Fate FakeServer::nextFate() {
   return fate;
 }
 
+bool FakeServer::putsOff(Request& request) {
+  if (put_off == 0) return false;
+  --put_off;
+  request.reply(Status::RetryLater);
+  return true;
+}
+
 bool FakeServer::owns(TableId asked, std::string_view key) const {
   if (asked != cluster.table) return false;
   const bool second = hashKey(asked, asBytes(key)) >> 63 != 0 || cluster.all_at_second;
@@ -74,6 +81,7 @@ bool FakeServer::owns(TableId asked, std::string_view key) const {
 }
 
 void FakeServer::read(Request request) {
+  if (putsOff(request)) return;
   if (!answer_reads) {
     held.push_back(std::move(request));
     return;
@@ -119,6 +127,7 @@ std::pair<Status, Version> FakeServer::mutate(const Seen& identity_of_call, cons
 }
 
 void FakeServer::write(Request request) {
+  if (putsOff(request)) return;
   const auto ask = loadAs<wire::Write::Request>(request.head().data());
   seen.push_back({ask.identity.client, ask.identity.sequence, ask.identity.acknowledged});
   const Fate fate = nextFate();
@@ -159,6 +168,7 @@ void FakeServer::increment(Request request) {
 }
 
 void FakeServer::multiRead(Request request) {
+  if (putsOff(request)) return;
   const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
   wire::Cursor cursor(request.head().subspan(sizeof(ask)));
   std::vector<std::byte> body;
@@ -193,6 +203,7 @@ void FakeServer::multiRead(Request request) {
 }
 
 void FakeServer::multiMutate(Request request) {
+  if (putsOff(request)) return;
   const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
   const Fate fate = nextFate();
   if (fate == Fate::LeaseExpired) return request.reply(Status::LeaseExpired);
@@ -223,6 +234,7 @@ void FakeServer::multiMutate(Request request) {
 }
 
 void FakeServer::scan(Request request) {
+  if (putsOff(request)) return;
   const auto ask = loadAs<wire::Scan::Request>(request.head().data());
   const KeyHash last = identity.id == 1 ? ~uint64_t{0} >> 1 : ~uint64_t{0};
   std::map<KeyHash, std::string> by_hash;

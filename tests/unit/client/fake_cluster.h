@@ -88,6 +88,8 @@ struct FakeServer : FakeProcess {
   std::deque<Fate> fates;  // of the next mutations; Serve when empty
   std::vector<rpc::Request> held;
   bool answer_reads = true;
+  uint32_t put_off = 0;  // so many of the next calls are told to try again, as by a server whose lease is over
+  bool putsOff(rpc::Request& request);
   uint32_t scan_objects_max = 3;
 };
 
