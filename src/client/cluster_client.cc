@@ -213,7 +213,8 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     if (reaction == Reaction::Finish) break;
     if (reaction == Reaction::Relapse) lease_.lapse(progress.ticket);
     if (reaction == Reaction::Refresh) progress.is_stale = true;
-    if (backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(request.table);
+    // Not if the next attempt asks: its question is to begin after this attempt, and after the pause.
+    if (!progress.is_stale && backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(request.table);
     const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);
     if (!again) break;
   }
@@ -283,7 +284,7 @@ Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& ob
       const Reaction reaction = reactionTo(progress.last);
       if (reaction == Reaction::Finish) break;
       if (reaction == Reaction::Refresh) progress.is_stale = true;
-      if (backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(cursor.table);
+      if (!progress.is_stale && backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(cursor.table);
     } else {
       progress.last = besideTheCall(place.error());
       progress.is_stale = true;

@@ -78,14 +78,24 @@ Task<void> MultiRun<Item>::run() {
         .ticket = {},
         .is_stale = std::any_of(parts.begin(), parts.end(), [](const MultiPart& p) { return p.is_stale; }),
         .retry_after_us = retry_after_us_};
+    if (backoff.attempts() >= kAttemptsPerQuestion) inquire();
     const bool again = co_await client_.pauseBeforeNext(backoff, progress, deadline_ns_);
     if (!again) {
       for (MultiPart& part : parts) finishPart(part);
       parts.clear();
     }
-    if (backoff.attempts() >= kAttemptsPerQuestion) {
-      for (const MultiPart& part : parts) client_.finder_.inquire(TableId(items_[part.item].table.id));
-    }
+  }
+}
+
+// As for a single call: not about parts whose next attempt asks.
+template <typename Item>
+void MultiRun<Item>::inquire() {
+  TableId asked;
+  for (const MultiPart& part : scratch_->parts) {
+    const TableId table(items_[part.item].table.id);
+    if (part.is_stale || part.owner == kNowhere || table == asked) continue;
+    client_.finder_.inquire(table);
+    asked = table;
   }
 }
 

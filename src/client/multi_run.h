@@ -35,6 +35,9 @@ class MultiRun {
   uint32_t sendNext(uint32_t first);
   static bool isHopeless(void* multi_call);
   void collect(MultiCall& call);
+  /// Asks the coordinator, in the background, about the tables of those parts that are to be sent again to the servers
+  /// that refused them.
+  void inquire();
   /// Finishes the parts that have their outcome, and keeps the others for the next round.
   /// @return how many parts it finished
   size_t settle();

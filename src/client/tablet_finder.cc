@@ -49,11 +49,12 @@ Task<Status> TabletFinder::refresh(TableId table, int64_t since_ns, int64_t dead
   refresh.asked_ns = refresh.started_ns;
   ++stats_.refreshes;
   const auto map = co_await coordinator_.tabletsOf(table, deadline_ns);
-  bool has_changed = true;
+  bool has_changed = false;
   if (map) {
     has_changed = cache_.replace(*map);
   } else if (map.status() == Status::NoSuchTable) {
     cache_.forget(table);
+    has_changed = true;
   }
   notePace(refresh, has_changed);
   refresh.outcome = map.status();

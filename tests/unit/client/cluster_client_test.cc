@@ -24,6 +24,7 @@ class ClusterClientTest : public ::testing::Test {
     const auto made = cluster.await(client().createTable("t", 2, cluster.in(kSecond)));
     ASSERT_TRUE(made.ok());
     table = *made;
+    for (int i = 0; &cluster.ownerOf(key) != cluster.servers[0].get(); ++i) key = "k" + std::to_string(i);
   }
   ClusterClient& client() { return *cluster.client; }
   PointResult write(const std::string& key, const std::string& value, Condition condition = {},
@@ -34,8 +35,37 @@ class ClusterClientTest : public ::testing::Test {
     return cluster.await(client().read(table, asBytes(key), cluster.in(timeout_ns)));
   }
 
+  using Kinds = std::vector<std::pair<std::string, std::function<Status()>>>;
+  /// One call of each kind for `key`, which is there.
+  Kinds kinds() { return kinds(cluster, table); }
+  Kinds kinds(FakeCluster& at, TableId of) {
+    const auto multiRead = [&at, of, this] {
+      std::vector<ReadItem> items(1);
+      items[0].table = Table{of.value};
+      items[0].key = key;
+      at.await(at.client->multiRead(items, at.in(2 * kSecond)));
+      return items[0].status;
+    };
+    const auto multiMutate = [&at, of, this] {
+      std::vector<MutateItem> items = {{.table = Table{of.value}, .key = key, .value = "three", .condition = {}}};
+      at.await(at.client->multiMutate(items, at.in(2 * kSecond)));
+      return items[0].status;
+    };
+    const auto scan = [&at, of] {
+      ScanCursor cursor{.table = of};
+      std::vector<Object> objects;
+      return at.await(at.client->scanNext(cursor, objects, at.in(2 * kSecond)));
+    };
+    return {
+        {"read", [&at, of, this] { return at.await(at.client->read(of, asBytes(key), at.in(2 * kSecond))).status; }},
+        {"multi-read", multiRead},
+        {"multi-mutate", multiMutate},
+        {"scan", scan}};
+  }
+
   FakeCluster cluster;
   TableId table;
+  std::string key = "k";  ///< of the first server, where scans begin
 };
 
 TEST_F(ClusterClientTest, WritesReadsAndRemoves) {
@@ -135,45 +165,60 @@ TEST_F(ClusterClientTest, RefusalsThatCarryNothingOutAreNoUnknownOutcome) {
 }
 
 TEST_F(ClusterClientTest, CallsThatArePutOffForLongDoNotWaitForTheCoordinator) {
-  FakeServer& owner = cluster.ownerOf("k");
-  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf(key);
+  ASSERT_EQ(write(key, "one").status, Status::Ok);
   cluster.answer_tablets = false;
   const uint64_t questions = cluster.tablet_questions;
-  const auto putOff = [&owner] { owner.put_off = 2 * kAttemptsPerQuestion; };
-  putOff();
-  EXPECT_EQ(write("k", "two").status, Status::Ok);
-  EXPECT_EQ(cluster.tablet_questions, questions + 1) << "the owner may have lost the tablet";
-  putOff();
-  EXPECT_EQ(read("k").status, Status::Ok);
-  putOff();
-  std::vector<ReadItem> reads(1);
-  reads[0].table.id = table.value;
-  reads[0].key = "k";
-  cluster.await(client().multiRead(reads, cluster.in(2 * kSecond)));
-  EXPECT_EQ(reads[0].status, Status::Ok);
-  putOff();
-  std::vector<MutateItem> writes(1);
-  writes[0].table.id = table.value;
-  writes[0].key = "k";
-  writes[0].value = "three";
-  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
-  EXPECT_EQ(writes[0].status, Status::Ok);
-  cluster.servers[0]->put_off = 2 * kAttemptsPerQuestion;  // where a scan begins
-  ScanCursor cursor{.table = table};
-  std::vector<Object> objects;
-  EXPECT_EQ(cluster.await(client().scanNext(cursor, objects, cluster.in(2 * kSecond))), Status::Ok);
+  owner.put_off = 2 * kAttemptsPerQuestion;
+  EXPECT_EQ(write(key, "two").status, Status::Ok);
+  EXPECT_GT(cluster.tablet_questions, questions) << "the owner may have lost the tablet";
+  for (const auto& [kind, call] : kinds()) {
+    owner.put_off = 2 * kAttemptsPerQuestion;
+    EXPECT_EQ(call(), Status::Ok) << kind;
+    EXPECT_EQ(owner.put_off, 0u) << kind;
+  }
   cluster.answerHeldQuestions();
 }
 
-TEST_F(ClusterClientTest, ACallThatIsPutOffForLongFollowsItsTablet) {
-  ASSERT_EQ(write("k", "one").status, Status::Ok);
-  FakeServer& former = cluster.ownerOf("k");
-  ASSERT_EQ(&former, cluster.servers[0].get()) << "this key is to be of the first server";
-  former.put_off = 10'000;
-  cluster.servers[1]->objects = former.objects;
-  cluster.all_at_second = true;
-  cluster.epoch = 2;
-  EXPECT_EQ(read("k").status, Status::Ok);
+TEST_F(ClusterClientTest, CallsThatArePutOffForLongFollowTheirTablet) {
+  ASSERT_EQ(write(key, "one").status, Status::Ok);
+  for (const auto& [kind, call] : kinds()) {
+    cluster.all_at_second = false;
+    ++cluster.epoch;
+    ASSERT_EQ(read(key).status, Status::Ok) << "the first server is known as the owner";
+    cluster.servers[0]->put_off = 10'000;
+    cluster.servers[1]->objects = cluster.servers[0]->objects;
+    cluster.all_at_second = true;
+    ++cluster.epoch;
+    EXPECT_EQ(call(), Status::Ok) << kind;
+    EXPECT_GT(10'000 - cluster.servers[0]->put_off, kAttemptsPerQuestion) << kind;
+    cluster.servers[0]->put_off = 0;
+  }
+}
+
+TEST_F(ClusterClientTest, CallsThatArePutOffForLongHearThatTheirTableIsGone) {
+  for (size_t i = 0; i < kinds().size(); ++i) {
+    FakeCluster fresh(i + 1);
+    const auto made = fresh.await(fresh.client->createTable("t", 2, fresh.in(kSecond)));
+    ASSERT_TRUE(made.ok());
+    ASSERT_EQ(fresh.await(fresh.client->write(*made, asBytes(key), asBytes(key), {}, fresh.in(kSecond))).status,
+              Status::Ok);
+    fresh.servers[0]->put_off = 10'000;
+    fresh.table = TableId();
+    EXPECT_EQ(kinds(fresh, *made)[i].second(), Status::NoSuchTable) << kinds()[i].first;
+  }
+}
+
+TEST_F(ClusterClientTest, ACoordinatorThatRefusesAtOnceIsAskedSeldom) {
+  ASSERT_EQ(write(key, "one").status, Status::Ok);
+  cluster.ownerOf(key).put_off = 1'000'000;
+  cluster.tablets_status = Status::BadRequest;
+  const uint64_t questions = cluster.tablet_questions;
+  std::vector<runtime::Task<PointResult>> reads;
+  for (int i = 0; i < 50; ++i) reads.push_back(client().read(table, asBytes(key), cluster.in(2 * kSecond)));
+  for (auto& task : reads) ASSERT_TRUE(cluster.runUntil([&] { return task.isDone(); }));
+  EXPECT_GT(cluster.tablet_questions, questions);
+  EXPECT_LT(cluster.tablet_questions - questions, 40u);
 }
 
 TEST_F(ClusterClientTest, FollowsAMovedTablet) {
