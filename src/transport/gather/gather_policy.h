@@ -23,7 +23,7 @@ struct GatherPlan {
       is_copied{};  ///< into memory of the transport; the others from where they are
   uint32_t copied_bytes = 0;
   uint32_t entries = 1;    ///< the head, each chunk that is not copied, and each run of copied chunks
-  bool is_inline = false;  ///< all of it inside the descriptor: nothing is copied by us, nothing stays borrowed
+  bool is_inline = false;  ///< all of it goes inside the descriptor: nothing is copied by us, nothing stays borrowed
 };
 
 /// Plans chunk by chunk, for a message or for the part of one that an Ethernet frame holds. `isCopied(chunk)` says
