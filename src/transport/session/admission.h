@@ -18,9 +18,9 @@ class Admission {
 
   uint32_t openCount() const { return open_; }
   uint32_t pendingCount() const { return pending_; }
-  /// Pending ones that were accepted.
+  /// Pending sessions that were accepted.
   uint32_t acceptingCount() const { return accepting_; }
-  /// Those that have not ended.
+  /// Sessions that have not ended.
   uint32_t count() const { return open_ + pending_; }
 
   /// Whether a connection may be accepted without another one being dropped.
