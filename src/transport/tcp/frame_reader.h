@@ -58,7 +58,7 @@ class FrameReader {
   bool hasPart() const { return block_ != nullptr; }
   /// Memory that belongs to that beginning alone.
   uint32_t heldBytes() const { return block_ != nullptr && !is_shared_ ? block_->capacity() : 0; }
-  /// Memory that room() will take for the rest of it; 0 if it has a place.
+  /// Memory that room() will take for the rest of the frame; 0 if it has room already.
   uint32_t wantedBytes() const { return needsOwnBlock() ? std::max(neededBytes(), RxBlockPool::kBlockBytes) : 0; }
   /// All bytes and messages so far.
   uint64_t receivedBytes() const { return received_bytes_; }
