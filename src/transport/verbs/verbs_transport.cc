@@ -25,7 +25,7 @@ Limits limitsOf(const VerbsOptions& options, const Device& device) {
   return limits;
 }
 
-// With what was measured of this device.
+// The options with what was measured of this device.
 VerbsOptions calibrated(VerbsOptions options, const Device& device, Trace& trace) {
   if (!options.calibration.knows("verbs", device.name())) return options;
   const GatherLimits settled = options.calibration.settle("verbs", device.name(),
