@@ -12,8 +12,8 @@ namespace {
 
 // Time to the next run if there is no session.
 constexpr int64_t kIdleTimeoutsNs = 1 * runtime::kNanosPerSecond;
-// A session that the peer may not know (Session::suspected_ns) is probed this often, and closed if it proves nothing for
-// kSuspectNs.
+// A session that the peer may not know (Session::suspected_ns) is probed this often, and closed if it proves nothing
+// for kSuspectNs.
 constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
 // The timeouts of ports run this often while there are sessions.
