@@ -59,7 +59,7 @@ struct VerbsOptions {
   /// Maximum number of bytes that may wait, copied out, for one session. Beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
   /// Maximum number of bytes that large messages of all sessions may take. Requests of clients beyond it wait where
-  /// they are. If there is none, one is let in whatever its length.
+  /// they are. While none are held, one message is let in whatever its length.
   uint64_t held_bytes_max = 256 * 1024 * 1024;
   /// Packets are sent again after 4.096 us x 2^this without an acknowledgement. If that happens too often
   /// (ConnectionTiming::retry_count), the session is lost. Larger: survives longer disturbances. Smaller: sooner known.
