@@ -13,7 +13,8 @@ namespace ramcore::transport::datagram {
 /// needs it. One thread.
 class DatagramClock {
  public:
-  /// The timeouts run at most this often, because a run takes time. Deadlines may be late by this much.
+  /// A run of the timeouts takes some time, so the next one is planned after this much at the earliest. Deadlines may
+  /// be late by it.
   static constexpr int64_t kLeastTimeoutsNs = 200 * runtime::kNanosPerMicro;
 
   /// Reads the time. The clock is borrowed.
