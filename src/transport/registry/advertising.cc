@@ -6,7 +6,8 @@
 namespace ramcore::transport {
 namespace {
 
-// Less than handshakes can tell (wire/handshake_messages.h), so that there is room for the other locators.
+// A handshake can tell 16 locators of 256 bytes each (wire/handshake_messages.h). The others are for the places at
+// which the process listens besides.
 constexpr size_t kAdvertisedMax = 8;
 constexpr size_t kAdvertisedBytesMax = 256;
 
