@@ -43,7 +43,8 @@ GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsRea
 namespace gather {
 /// Counts the entries of the plan.
 uint32_t countEntries(std::span<const Chunk> chunks, const GatherPlan& plan);
-/// Marks as copied what costs least and saves one entry, until at most `entries_max` entries are left.
+/// Marks chunks as copied, in each step those that save one entry at the least cost, until at most `entries_max`
+/// entries are left.
 void reduceEntries(std::span<const Chunk> chunks, uint32_t entries_max, GatherPlan& plan);
 }  // namespace gather
 
