@@ -35,7 +35,7 @@ class Admission {
     ++pending_;
     if (is_accepted) ++accepting_;
   }
-  /// A session that was accepted from a client has proven it: from now on it takes a client's place.
+  /// To be called when an accepted session has proven to be a client's: from now on it takes a client's place.
   void provesToBeClient() { clients_.add(); }
   void opens(bool is_accepted) {
     endsPending(is_accepted);

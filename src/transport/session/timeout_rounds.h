@@ -28,7 +28,7 @@ class TimeoutRounds {
   void readClockSoon() { rounds_ = 1; }
   /// Makes isOver() return true within `rounds` rounds; if it does so sooner already, that stays.
   void readClockWithin(uint32_t rounds) { rounds_ = std::min(rounds_, rounds); }
-  /// The timeouts run in the next round, and before the thread sleeps.
+  /// Makes the timeouts run in the next round, and before the thread sleeps.
   void call() {
     is_called_ = true;
     rounds_ = 1;
