@@ -322,7 +322,7 @@ TEST_F(DispatchTest, WaitingRequestsOfALostSessionAreNotStarted) {
   EXPECT_EQ(echo.heard, (std::vector<std::string>{"text", "kept"}));
   ASSERT_TRUE(runUntil([&] { return !server->dispatch().hasRequests(); }));
   EXPECT_EQ(server->dispatch().orphanedRequests(), 1u);
-  // Whoever comes back under the same index is served.
+  // A client that comes back, and whose session gets the same index, is served.
   EXPECT_EQ(ask(Opcode::MultiRead, "again")->text(), "again");
 }
 
