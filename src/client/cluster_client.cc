@@ -234,7 +234,7 @@ Task<void> ClusterClient::multiRead(std::span<ReadItem> items, int64_t deadline_
 Task<void> ClusterClient::multiMutate(std::span<MutateItem> items, int64_t deadline_ns) {
   Running running(*this);
   co_await pacer_.enter();
-  // Each item is a call of its own to the masters, and only so many may be unfinished.
+  // Each item is a call of its own to the masters, and the number of unfinished calls is limited.
   constexpr size_t kAtOnce = CallTracker::kWindowMax / 4;
   for (size_t first = 0; first < items.size(); first += kAtOnce) {
     const std::span<MutateItem> some = items.subspan(first, std::min(kAtOnce, items.size() - first));

@@ -19,8 +19,9 @@ Reaction reactionTo(Status status) {
     case Status::StaleEpoch:
     case Status::WrongServerId:
     case Status::Unreachable:
-    case Status::Refused:       // the coordinator accepts this client, so the peer is not of its cluster: the server left
-    case Status::WrongCluster:  // likewise: the peer is of another cluster
+    // The coordinator accepts this client, so a process that refuses it is none of its servers: the server has left.
+    case Status::Refused:
+    case Status::WrongCluster:
     case Status::SessionLost:
     case Status::Fenced:          // the server is dead and knows it; its tablets go elsewhere
     case Status::OutcomeUnknown:  // the server ended before the mutation was safe: the new owner knows the outcome

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kInquiryNs = 2 * runtime::kNanosPerSecond;
 // After this time without a question the growing pauses begin anew: older answers do not say how often to ask.
 constexpr int64_t kPaceMemoryNs = 1 * runtime::kNanosPerSecond;
-// The pause is at least so many times what the answer took, up to kPauseNsMax.
+// The pause is at least this many times as long as the answer took, up to kPauseNsMax.
 constexpr int64_t kPausesPerAnswer = 10;
 // This pause on a clock that is a few percent slow, the next look and the round trip together take half a second.
 constexpr int64_t kPauseNsMax = 450 * runtime::kNanosPerMilli;

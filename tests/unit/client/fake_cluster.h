@@ -88,7 +88,7 @@ struct FakeServer : FakeProcess {
   std::deque<Fate> fates;  // of the next mutations; Serve when empty
   std::vector<rpc::Request> held;
   bool answer_reads = true;
-  uint32_t put_off = 0;  // so many of the next calls get the answer of a server whose lease is over: try again
+  uint32_t put_off = 0;  // this many of the next calls get the answer of a server whose lease is over: try again
   bool putsOff(rpc::Request& request);
   uint32_t scan_objects_max = 3;
 };
