@@ -21,8 +21,8 @@ struct CleaningBudget {
   uint64_t gain_bytes_enough = ~uint64_t{0};  ///< nothing more is copied once this much is gained
   uint32_t segment_count_max = 0;
   bool emptiest_first = false;  ///< the emptiest first, whatever their ages: gains the most
-  bool merge_small = false;     ///< the segments themselves are too many: take those in which least is alive, gain or
-                                ///< not
+  bool merge_small = false;  ///< there are too many segments: those in which least is alive are chosen, whether or not
+                             ///< they gain memory
 };
 
 /// The segments of the next pass, best first; empty if no set within the budget gains enough.
