@@ -75,7 +75,7 @@ uint64_t IndexMemory::prefaultPart(Part& part, uint64_t used_bytes) {
   const uint64_t populated = part.populated_bytes.load(std::memory_order_relaxed);
   const uint64_t wanted = std::min(part.bytes, alignUp(used_bytes, kPageBytes) + step);
   if (populated >= wanted) return 0;
-  // This begins at the page in use: populating pages that are in use already costs nothing.
+  // Begins at the page in use: populating pages that are in use already costs nothing.
   const uint64_t from = std::max(populated, used_bytes / kPageBytes * kPageBytes);
   const uint64_t bytes = std::min(wanted - from, step + kPageBytes);
   madvise(part.base + from, bytes, MADV_POPULATE_WRITE);

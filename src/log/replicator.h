@@ -92,7 +92,7 @@ class Replicator {
   virtual void requestFlush(LogPosition position) = 0;
   /// Nothing will be appended to the segment any more. Closes it on all replicas and then reports segmentClosed().
   virtual void close(const Segment& segment) = 0;
-  /// What is alive in a closed segment was moved to other memory: `segment`, which has the same id and holds less,
+  /// The live entries of a closed segment were moved to other memory: `segment`, which has the same id and holds less,
   /// takes the place of the segment that was opened. Replicas that are complete are as good as before. A replica that
   /// is made from now on is made from `segment`; none is made partly from the one and partly from the other. The former
   /// segment stays readable for as long as one that is freed.

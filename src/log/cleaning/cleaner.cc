@@ -52,7 +52,7 @@ Cleaner::Progress Cleaner::begin() {
   log_.listCleanable(cleanable);
   if (beginCompaction(cleanable)) return Progress::Worked;
   if (!log_.heads().tryBeginPass()) return Progress::Waiting;
-  // What a pass would gain is certain only when no segment is being closed, given up or waited for.
+  // The gain of a pass is certain only when no segment is being closed, given up or waited for.
   const bool is_settled = log_.heads().isSettled();
   const Verdict verdict = beginPass(cleanable);
   if (verdict == Verdict::Begun) {

@@ -121,7 +121,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     SpinGuard guard(lock_);
     if (const Known* known = find(damage.ref); known != nullptr) {
       if (known->damage.segment == damage.segment) return;
-      // What is known is damage of another entry, which lay there before.
+      // The known damage is that of another entry, which lay in this place before.
       std::erase_if(known_, [&](const Known& other) { return other.damage.ref == damage.ref; });
     }
     const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
