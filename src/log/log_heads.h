@@ -108,7 +108,7 @@ class LogHeads {
   void refreshDurable(DurableWaiters& ready) RC_REQUIRES(kLogLock) {
     parts_.durability.refresh(head_, closing_, ready);
   }
-  /// Whether there is a head that may soon take what this one does not.
+  /// Whether another head may soon take what the present one refuses.
   bool isOtherOnItsWay() const RC_REQUIRES(kLogLock) {
     return !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
   }
