@@ -31,8 +31,8 @@ TEST_F(Recoveries, WherePlacesAreScarceOneServerIsRecoveredByOneMasterAtATime) {
   EXPECT_LE(cluster.given_up_count, kTablets) << "each once";
 }
 
-// Of two dead servers, the one with the shorter log comes first, and the other one only when that is back and its
-// places are free. When none waits any more, several are recovered at a time again.
+// The dead server with the shorter log comes first, and the other one only when that is back and its places are free.
+// When none waits any more, several are recovered at a time again.
 TEST_F(Recoveries, WherePlacesAreScarceTheShortestLogIsFirst) {
   FakeCluster& cluster = bench.cluster();
   const TableId other = bench.create("other", 4).id;

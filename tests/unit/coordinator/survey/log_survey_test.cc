@@ -160,8 +160,8 @@ TEST(LogSurvey, SaysOfEachHolderWhichReplicaIsMeant) {
     return replica;
   };
   using Versions = std::vector<wire::ReplicaVersion>;
-  // Of the first segment the closed replicas are chosen, of which one was made after a compaction. Of the end those are
-  // chosen that are not short, whatever their lengths.
+  // The closed replicas of the first segment are chosen, of which one was made after a compaction. For the end those
+  // are chosen that are not short, whatever their lengths.
   Replica doubtful = sized(openHead(2, 1, {1, 2}), 100);
   doubtful.maybe_short = true;
   const LogSurvey survey = surveyLog({SegmentId(1), 1},
