@@ -34,7 +34,7 @@ class FrameReleaser {
   /// A flush is over: frees the storage frames that waited for it.
   void onFlushed(Status status);
 
-  /// Somebody begins to read the storage frame: it is not used again before unpin().
+  /// A read of the storage frame begins: the frame is not used again before unpin().
   void pin(uint32_t frame) { ++frames_[frame].pins; }
   /// Once for each pin().
   void unpin(uint32_t frame);

@@ -114,7 +114,7 @@ void Membership::stop() { changed_.failAll(Status::Shutdown); }
 Status Membership::check(const Server& server) const {
   if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
   if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
-  // No verdict is given while fewer servers than min_replicas could take over, so a server that asks for more than can
+  // A verdict waits until more servers than min_replicas are heard (silence.h), so a server that asks for more than can
   // be configured would never be declared dead.
   if (server.replicas > kReplicasMax || server.min_replicas > kReplicasMax) return Status::BadRequest;
   if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;

@@ -6,7 +6,7 @@ namespace ramcore::coordinator {
 namespace {
 
 constexpr int64_t kFullPauseNs = 200 * runtime::kNanosPerMilli;
-// How often a full disk is tried with a change that means nothing, in case nobody has another one.
+// How often a full disk is tried with a change that means nothing, in case no caller has another one.
 constexpr int64_t kProbePauseNs = 5 * runtime::kNanosPerSecond;
 constexpr const char* kProbeKey = "probe";  // under the prefix of no record
 
