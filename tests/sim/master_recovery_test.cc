@@ -289,7 +289,7 @@ TEST_F(MasterRecoveryTest, ANewerAttemptReplacesTheOlderOne) {
   ASSERT_EQ(pullEnd(5, 1).status(), 0u);
   EXPECT_EQ(take(5, 0, kMiddle - 1, 2, 1, false), Status::StaleEpoch);
   ASSERT_EQ(take(5, 0, kMiddle - 1, 3, 1, false), Status::Ok);
-  // It brings back nothing that is removed in the meantime.
+  // The first attempt goes on late: it must not bring back keys that are removed in the meantime.
   const auto isInFirst = [](const std::string& key) { return hashKey(TableId(kTable), asBytes(key)) < kMiddle; };
   for (const uint64_t number : keys) {
     const std::string key = keyBytes(number);
@@ -409,7 +409,7 @@ TEST_F(MasterRecoveryTest, HoldersThatAreGoneAreDoneWithout) {
   expectModel(2);
 }
 
-// It is stopped: its session stays, and nobody tells that it will not answer.
+// The holder is stopped: its session stays open, and nothing tells that it will not answer.
 TEST_F(MasterRecoveryTest, ASilentHolderIsNotWaitedForWhileOthersHaveTheSegment) {
   runtime::Random random(12);
   mutateRandomly(random, 20, 50);

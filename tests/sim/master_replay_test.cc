@@ -1,4 +1,4 @@
-/// What a recovery master leaves out of what it reads, and what it remembers of that.
+/// A recovery master: which entries that it reads it leaves out, and what it remembers of them.
 
 #include <gtest/gtest.h>
 

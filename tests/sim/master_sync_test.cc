@@ -261,7 +261,7 @@ class MasterRemovedKeysTest : public MasterSyncTest {
   uint64_t sequence_ = 0;
 };
 
-// Nothing else is called that could make somebody look.
+// No other call is made that could wake the background work.
 TEST_F(MasterRemovedKeysTest, LeaveAnIdleServerWhenTheirTombstonesAreDurable) {
   for (const uint32_t table : {kTable, kSyncTable}) {
     change(Opcode::Write, table, 1000);

@@ -106,7 +106,7 @@ class Flipping {
     }
     FAIL() << "it is not there";
   }
-  /// What is on the disks is what masters have in memory.
+  /// Expects that the replicas on the disks are what masters have in memory.
   void compareReplicas() {
     ReplicaCheck check;
     check.start(cluster_, SIZE_MAX);
@@ -275,8 +275,8 @@ TEST(MemoryScrub, FlippedBitsAreRestoredUnderLoad) {
   EXPECT_GT(restored, 150u);
 }
 
-/// Who asks for a key finds that it is damaged, before it is scrubbed: nobody hears that there is no such key, and
-/// nothing is written beside it.
+/// A call for a key finds the damage before the scrubber does: no call is answered that there is no such key, and no
+/// second object is written for it.
 TEST(MemoryScrub, AKeyThatHasChangedIsNotAbsent) {
   Flipping flipping(3);
   flipping.prepare();
@@ -297,7 +297,7 @@ TEST(MemoryScrub, AKeyThatHasChangedIsNotAbsent) {
   EXPECT_EQ(flipping.restored(), 2u);
   EXPECT_EQ(flipping.damagedNow(), 0u);
   EXPECT_EQ(flipping.valueOf("twice"), "new");
-  // Nor does a recovery find the older one.
+  // A recovery does not find the older value either.
   flipping.cluster().killServer(place.server, false);
   EXPECT_EQ(flipping.valueOf("twice"), "new");
   EXPECT_EQ(flipping.call(Opcode::Remove, "twice").status, Status::Ok);
@@ -488,7 +488,7 @@ TEST(MemoryScrub, WhatFlipsAgainBeforeItIsUnmarkedIsFetchedAgain) {
   flipping.readEverything();
 }
 
-/// What is found while a server ends begins nothing any more.
+/// Damage that is found while a server ends starts no restoring.
 TEST(MemoryScrub, DamageThatIsFoundAfterTheEndChangesNothing) {
   Flipping flipping(2);
   flipping.prepare();

@@ -159,7 +159,7 @@ class KeyCheck {
     int64_t most = 0;
   };
 
-  /// What a counter can hold for somebody who looked between these two events.
+  /// The values that a counter can have when it is read between these two events.
   SumBounds boundsBetween(uint64_t invoke_order, uint64_t return_order) const {
     SumBounds bounds;
     for (const Operation* operation : operations_) {

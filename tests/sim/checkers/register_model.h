@@ -28,8 +28,8 @@ struct RegisterState {
 /// @param created_version  the version a Write or Increment created; 0 if nobody knows.
 /// @return the state after it, or nothing if the answer cannot be right in this state.
 ///
-/// What it lets pass: a refusal of VersionEquals that does not name the version there, where the bounds alone cannot
-/// say that it must have been the one asked for.
+/// One wrong answer passes: a refusal of VersionEquals that does not name the present version, if the bounds of the
+/// version alone do not show that it must have been the one asked for.
 std::optional<RegisterState> apply(const RegisterState& state, const Operation& operation, uint64_t created_version);
 
 }  // namespace ramcore::sim

@@ -99,7 +99,7 @@ std::map<HistoryKey, Operations> groupByKey(const History& history, const std::v
   for (const HistoryKey key : keys) groups.try_emplace(key);
   for (const Operation& operation : history.operations()) {
     const auto group = groups.find(operation.key);
-    // What scans said is what is being judged.
+    // The scans' own reads are what is judged, so they are no evidence.
     if (group != groups.end() && operation.kind != OperationKind::ScanRead && operation.outcome != Outcome::NotRun) {
       group->second.push_back(&operation);
     }

@@ -45,7 +45,7 @@ enum class Guard : uint8_t {
   RelocationRefused,
   RecoveryWaits,
   RecoveryJoinsEarly,
-  // What clients count.
+  // Counted by clients.
   AttemptAbandoned,
   IdentityLapsed,
   // Lines of logs.

@@ -1,4 +1,4 @@
-// What happens to the coordinator besides its own death: it is cut off, or another one is in its place.
+// Faults of the coordinator besides its death: it is cut off, or another coordinator takes its place.
 #include <algorithm>
 
 #include "sim/cluster/nemesis.h"

@@ -1,4 +1,4 @@
-// What the nemesis does to the machines of servers: power and disks.
+// Faults of servers' machines: power and disks.
 
 #include <cstddef>
 
@@ -27,7 +27,7 @@ void Nemesis::losePower() {
   if (lost > 1) ++counts_.power_losses_at_once;
 }
 
-// Also of a machine on which no process runs.
+// The machine loses its power, also if no process runs on it.
 void Nemesis::losePower(size_t index) {
   power_watch_.noteLoss(index);
   if (cluster_.isDown(index)) return cluster_.disks[index]->losePower();
@@ -78,7 +78,7 @@ bool Nemesis::isWhole() const {
   const coordinator::Coordinator::Counts counts = cluster_.coordinator->coordinator().counts();
   size_t up = 0;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    // Who knows that it was declared dead is as good as gone.
+    // A server that knows that it was declared dead counts as gone.
     if (cluster_.isDown(index) || !cluster_.servers[index]->rejected().empty()) continue;
     ++up;
     if (!isWhole(index)) return false;

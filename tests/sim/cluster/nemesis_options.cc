@@ -1,5 +1,5 @@
-// What the nemesis does in runs whose settings ask for it: clients that stand still, and processes that are started
-// again with other options.
+// Faults of runs whose settings ask for them: clients that stand still, and processes that are started again with other
+// options.
 #include <algorithm>
 #include <iterator>
 
@@ -33,11 +33,13 @@ void Nemesis::pauseClient() {
 
 // ---- options
 
-// What applies to the next coordinator. @param lease_ns  0: any
+// Draws the options of the next coordinator.
+// @param lease_ns  of servers; 0: drawn as well
 void Nemesis::changeCoordinator(int64_t lease_ns) {
   SimProcessOptions& options = cluster_.process_options;
   constexpr int64_t kLeasesNs[] = {500 * kMilli, 1 * kSecond, 2 * kSecond, 4 * kSecond, 8 * kSecond};
-  // Without crashes nothing brings back what a verdict costs: silence is shorter than that in these runs.
+  // Without crashes no server is started again after a verdict, so silence in these runs is shorter than the time to
+  // it.
   const size_t lease_count = options_.crashes ? std::size(kLeasesNs) : std::size(kLeasesNs) - 1;
   if (lease_ns == 0) lease_ns = kLeasesNs[options_random_.below(lease_count)];
   counts_.leases_raised += lease_ns > options.lease_ns ? 1 : 0;
@@ -50,7 +52,7 @@ void Nemesis::changeCoordinator(int64_t lease_ns) {
   options.client_lease_ns = draw(options_random_, client_ns / 2, client_ns * 2);
 }
 
-// What applies to servers that are started from now on.
+// Draws the options of servers that are started from now on.
 void Nemesis::changeServers() {
   SimProcessOptions& options = cluster_.process_options;
   const auto replicas = static_cast<uint32_t>(options_random_.between(1, 3));

@@ -67,7 +67,7 @@ runtime::Task<void> SilenceTrial::run() {
 // A server that lives and has a tablet with a key of the workload.
 bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
   const size_t first = random_.below(cluster_.servers.size());
-  // Where a disk is lost already there are too few others for all copies.
+  // If a disk is lost already, too few other servers are left for all replicas.
   for (const auto& server : cluster_.servers) {
     if (server->backup() != nullptr && server->backup()->store().isCondemned()) return false;
   }
@@ -103,8 +103,9 @@ void SilenceTrial::silence() {
   if (random_.below(2) == 0) killAnother();
 }
 
-// What its log had on the silent one is with others, too, unless a single replica is enough for it: then the only one
-// of what it wrote last may be there, everybody would wait for that, as promised, and another server is looked for.
+// Kills a server whose log has a replica of every segment on another server than the silent one. A server for which a
+// single replica is enough is not chosen: the only replica of its last writes may be on the silent server, and its
+// recovery would wait for that, as promised.
 void SilenceTrial::killAnother() {
   const size_t first = random_.below(cluster_.servers.size());
   const auto back_ns = static_cast<int64_t>(random_.between(20 * kMilli, 3 * kSecond));
@@ -173,7 +174,7 @@ runtime::Task<void> SilenceTrial::awaitTaken() {
 }
 
 runtime::Task<bool> SilenceTrial::areWaitingForVictim(const std::set<ServerId>& dead) {
-  // It lived until then, and had whole copies on others.
+  // The server that was killed lived until then, and had whole replicas on others: its recovery must not wait.
   if (killed_ && dead.contains(*killed_)) co_return false;
   auto status = co_await admin_.core().coordinator().clusterStatus(in(admin_, 60 * kSecond));
   if (!status.ok()) co_return false;

@@ -75,7 +75,7 @@ class SimServer final : private server::ServerObserver {
   const backup::Backup* backup() const { return server_->backup(); }
   backup::Backup* backup() { return server_->backup(); }
   const std::string& networkNode() const { return network_node_; }
-  /// Not empty when the server cannot go on.
+  /// Why the server cannot go on; empty: it can.
   const std::string& rejected() const { return rejected_; }
 
  private:
