@@ -45,7 +45,7 @@ struct Options {
   int rounds = 7;
 };
 
-/// Nothing is cleaned here, so nobody is asked.
+/// The owner of the log's entries. Nothing is cleaned here, so it is never asked.
 class NoOwner final : public log::EntryOwner {
  public:
   Moved relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return Moved::No; }
@@ -147,8 +147,8 @@ struct Waits {
 /// Of the small appends of one thread while another one appends values of `others_bytes`.
 Waits waitsBeside(const log::LogMemory& memory, const Tsc& tsc, size_t others_bytes) {
   FreshLog fresh(memory);
-  // Nothing is cleaned: what both append, and what values of 1 MB leave of the ends of segments, has to fit beside the
-  // reserves.
+  // Nothing is cleaned: the appends of both threads, and the ends of segments that values of 1 MB leave unused, have to
+  // fit beside the reserves.
   const uint64_t bytes = memory.bytes() / 4;
   std::atomic<bool> over{false};
   std::atomic<bool> begun{false};

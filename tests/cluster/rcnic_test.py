@@ -54,7 +54,7 @@ class RcnicTest(unittest.TestCase):
 
     def test_shm_and_tcp(self):
         files = [self.smoke("shm"), self.smoke("tcp")]
-        # What was written says the same again, without measuring.
+        # The files that were written give the same verdicts again, without measuring.
         verdicts = rcnic("verdict", *files, "--svg", self.path("again")).stdout
         self.assertIn("shm, held against the papers", verdicts)
         self.assertIn("tcp, held against the papers", verdicts)

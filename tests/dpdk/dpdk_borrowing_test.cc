@@ -1,5 +1,5 @@
-// What a driver has stays borrowed until the driver gives it back, whatever the peer says. Over a memif, whose frames
-// are held back in the call that DPDK makes before it hands them over.
+// Bytes that a driver has stay borrowed until the driver gives them back, whatever the peer says. Over a memif; a hook
+// in the call that DPDK makes before it hands frames over holds them back.
 #include <gtest/gtest.h>
 
 #include "contract/transport_suite.h"

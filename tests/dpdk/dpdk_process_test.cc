@@ -84,7 +84,7 @@ class ServerProcess {
   pid_t child_ = 0;
 };
 
-// Not a test, but what such a process runs.
+// Not a test: the code that the server process of the other tests runs.
 TEST(DpdkServerProcess, DISABLED_Serves) {
   const char* const folder = std::getenv(kFolder);
   if (folder == nullptr) GTEST_SKIP() << "this is for the tests beside it";
@@ -156,7 +156,7 @@ TEST_F(DpdkProcesses, ThePeersDeathLosesTheSessionAndASecondOneWorks) {
     EXPECT_EQ(call.status, Status::SessionLost);
   }
 
-  // It finds the socket of the one that was killed.
+  // The new server finds the socket that the killed one has left.
   server = std::make_unique<ServerProcess>(folder, ServerSettings{.id = 8});
   const SessionId second = connect(8);
   EXPECT_NE(second, first);
