@@ -81,7 +81,7 @@ class RcnicTest(unittest.TestCase):
         for transport in ("shm", "dpdk"):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
                 with self.subTest(transport=transport, signal=number):
-                    # A signal that whoever runs this ignores would be ignored there, too.
+                    # A signal that the parent of this test ignores would be ignored there, too.
                     process = subprocess.Popen(
                         [tool("rcnic"), "run", "--transport", transport, "--rounds", "1000", "--memory-mb", "8"],
                         env={**os.environ, "TMPDIR": self.directory.name}, stdout=subprocess.DEVNULL,

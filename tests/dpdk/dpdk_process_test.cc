@@ -115,7 +115,7 @@ class DpdkProcesses : public ::testing::Test {
     client = std::make_unique<Process>(*world, Role::Client, 0, secret);
   }
   SessionId connect(uint64_t expected_id) {
-    // Of whoever comes to the other end: the server may just be starting.
+    // The address of whichever server opens the other end of the memif: it may just be starting.
     const Locator place = Locator::parse("dpdk://02:00:00:00:00:01@1").value();
     return client->endpoint().connect(place, expected_id, world->nowNs() + 20 * kSecond);
   }

@@ -91,7 +91,7 @@ class Store(NamedTuple):
     has: frozenset = frozenset()
     given_up: frozenset = frozenset()
     ids: frozenset = frozenset()
-    contradicted: bool = False  # somebody told it who had used what it lacks. For the properties alone
+    contradicted: bool = False  # a server that had used what it lacks has told it. For the properties alone
 
 
 class Command(NamedTuple):

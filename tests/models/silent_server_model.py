@@ -123,7 +123,7 @@ def a_steps(state, rules):
         is_fenced = "fence" in rules and state.verdict >= FENCED
         if identity not in state.log and not is_fenced:
             yield "A replicates", state._replace(log=state.log + (identity,))
-    # Somebody else, who has not asked, reads.
+    # Another client reads, which has not asked where the tablet is.
     acknowledged = sum(outcome == "ok" for _, outcome in state.outcomes)
     if not is_over and acknowledged > len(state.a):
         yield "A shows what is old", state._replace(wrong="an older value than was acknowledged is read")

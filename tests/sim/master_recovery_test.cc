@@ -107,8 +107,9 @@ TEST_F(MasterRecoveryTest, ARecoveredServerIsRecoveredAgain) {
   expectOwnLogSaysTheSame(2);
 }
 
-/// The head of one backup may hold calls that nobody was told of, and that of another one not: both may be chosen. What
-/// an attempt that came to nothing has found must not answer calls that the next one does not find.
+/// The head of one backup may hold calls that were not acknowledged and that the head of another backup does not hold;
+/// both may be chosen. A call that a failed attempt has found, and the next attempt does not find, must not be
+/// answered.
 TEST_F(MasterRecoveryTest, ResultsOfAnEarlierAttemptAreForgotten) {
   put(1, "value");
   put(2, "value");

@@ -292,7 +292,7 @@ TEST_F(MasterRemovedKeysTest, OfASyncTableLeaveWhenTheyAreFlushedAndHoldNoOthers
   EXPECT_EQ(entryCount(), 0u);
 }
 
-// Somebody waits for flushes that do not come any more.
+// A call waits for flushes that do not come any more.
 TEST_F(MasterRemovedKeysTest, DoNotKeepAServerFromStopping) {
   change(Opcode::Write, kSyncTable, 1);
   holdFlushes(true);

@@ -424,7 +424,8 @@ TEST(MemoryScrub, ARottenReplicaThatIsAskedForIsMadeAnew) {
   }
 }
 
-/// Backups that do not answer take seconds each. Nobody who asks is left without an answer for longer than is said.
+/// Backups that do not answer take seconds each. Calls for the objects get their answer within the time that is
+/// promised all the same.
 TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   Flipping flipping(9);
   flipping.prepare();
@@ -467,7 +468,7 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   flipping.readEverything();
 }
 
-/// The bytes are back, the mark is not gone yet, and they turn over again: nobody reports what is marked.
+/// Bits of a restored entry flip again before its mark is removed: damage of a marked entry is not reported.
 TEST(MemoryScrub, WhatFlipsAgainBeforeItIsUnmarkedIsFetchedAgain) {
   Flipping flipping(5);
   flipping.prepare();

@@ -109,7 +109,7 @@ class Writer {
     waiting_since_ns_ = 0;
     Deed deed = draw();
     while (!tryOnce(deed)) {
-      // Refused: somebody has to free something, or the cleaner has to come along.
+      // Refused: another writer has to free something, or the cleaner has to catch up.
       maintenance_.wake();
       rcu_.quiescent(self_);
       std::this_thread::yield();

@@ -18,7 +18,7 @@ constexpr uint32_t kSends = 256;
 constexpr uint32_t kAnnouncedBytesMax = 1u << 20;
 constexpr std::byte kForeign{0x66};  // what it writes where it may not
 
-// The devices are the two ends of a cable: whoever listens is at the one of the servers.
+// The devices are the two ends of a cable: processes that listen use the end of the servers.
 const char* deviceOf(Role role) { return std::getenv(role == Role::Server ? "RDMA_DEV0" : "RDMA_DEV1"); }
 
 }  // namespace

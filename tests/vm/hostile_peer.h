@@ -12,8 +12,8 @@
 
 namespace ramcore::transport::verbs {
 
-/// Somebody who has the cluster's secret and a queue pair, and sends what it likes: to whom it connects, or to who
-/// connects to it.
+/// A peer that has the cluster's secret and a queue pair, and sends any bytes: to the process that it connects to, or
+/// that connects to it.
 class HostilePeer {
  public:
   /// Lets the others go on meanwhile.

@@ -298,7 +298,7 @@ TEST_F(VerbsHostileServer, NoPlaceTellsWhatItsMemoryHeldBefore) {
 }
 
 TEST_F(VerbsHostileServer, TheKeyOfAPlaceOpensNothingElse) {
-  // Registered as places are, but for somebody else.
+  // Memory that is registered as places are, but is none of this session's.
   std::vector<std::byte> memory(4096, std::byte{0x5a});
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   auto region = partsOf(*honest).device().registerMemory(memory.data(), memory.size(), kAccess);
@@ -316,7 +316,7 @@ TEST_F(VerbsHostileServer, TheKeyOfAPlaceOpensNothingElse) {
   EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte byte) { return byte == std::byte{0x5a}; }));
 }
 
-// The head was copied before anybody looked at it; the tail is read once.
+// The head is copied before it is looked at; each byte of the tail is read once.
 TEST_F(VerbsHostileServer, WhatIsWrittenAfterTheAnswerChangesNoHead) {
   TestCall call;
   ask(call);
@@ -438,7 +438,8 @@ TEST_F(VerbsHostileServer, KeysOfOneSessionAreNotToldToAnother) {
   for (const uint64_t address : addresses[0]) EXPECT_FALSE(addresses[1].contains(address));
 }
 
-// Until its call is answered the peer may still read from it, or write to it: also when nobody waits for that any more.
+// Until the call of a place is answered the peer may still read or write there, also if the caller has given the call
+// up.
 TEST_F(VerbsHostileServer, APlaceIsNotUsedAgainBeforeItsCallIsAnswered) {
   const auto isPattern = [&](uint8_t first) {
     uint8_t next = first;

@@ -9,7 +9,7 @@ namespace {
 
 using Operations = std::vector<const Operation*>;
 
-/// Somebody saw a value at a version, or created it: an operation, or the end state.
+/// A value that was seen or created at a version, by an operation or in the end state.
 struct Sighting {
   ObservedValue value;
   uint64_t version = 0;

@@ -6,7 +6,7 @@
 namespace ramcore::sim {
 namespace {
 
-/// Stand for every value that nobody read.
+/// Stand for every value that no call read.
 constexpr ObservedValue kUnseen{0x9d3c'75a1'0b5e'ee11, false};
 constexpr ObservedValue kUnseenInteger{0x4f1b'ac08'0000'0000, true};
 
@@ -96,8 +96,8 @@ void KeySearch::addNodes(const std::vector<const Operation*>& operations, uint64
   }
 }
 
-/// An open write whose (unique) value was read did happen, at the version of the reads. One whose value nobody read can
-/// show itself only by its existence, so the value does not matter.
+/// An open write whose (unique) value was read did happen, at the version of the reads. The value of an open write that
+/// no call read does not matter: only the existence of the object can show that write.
 void KeySearch::resolveOpenWrites() {
   std::vector<uint64_t> written;
   std::vector<std::pair<uint64_t, uint64_t>> read;  // value, version
@@ -131,7 +131,7 @@ void KeySearch::resolveOpenWrites() {
   }
 }
 
-/// The same for open writes of integers: nobody saw the integer, nor anything that increments could have made of it.
+/// The same for open writes of integers, if no call saw the integer or anything that increments can have made of it.
 void KeySearch::blurUnseenIntegers() {
   uint64_t reach = 0;  // of all increments together
   std::vector<uint64_t> seen;

@@ -9,8 +9,8 @@ namespace ramcore::sim {
 
 /// One key as the sequential specification sees it, including what can be known of the version the server chose.
 ///
-/// The server may choose any version above all earlier ones of the key, also across remove and re-create. A call whose
-/// outcome nobody knows creates a version nobody knows: then only bounds are kept, which later answers make exact.
+/// The server may choose any version above all earlier ones of the key, also across remove and re-create. A call of
+/// unknown outcome creates an unknown version: then only bounds are kept, which later answers make exact.
 struct RegisterState {
   bool present = false;
   uint64_t version_min = 0;  ///< present: the version is at least this. Absent: the highest one ever is.

@@ -231,7 +231,7 @@ void Nemesis::silence(size_t index) {
   endSilence(cluster_.servers[index].get(), is_stopped, cluster_.scheduler.nowNs() + kSilentNsMax);
 }
 
-// When others have long had its tablets, somebody restarts the machine. Others may have killed it before.
+// Restarts the silent server when others have had its tablets for a while. Another fault may have killed it before.
 void Nemesis::endSilence(const SimServer* server, bool is_stopped, int64_t until_ns) {
   const size_t index = *silent_;
   const int64_t now_ns = cluster_.scheduler.nowNs();
@@ -303,7 +303,7 @@ void Nemesis::take(size_t index, bool power) {
   });
 }
 
-// A server that learns that it was declared dead ends, and whoever watches over processes starts it again.
+// A server that learns that it was declared dead ends. Its supervisor starts it again.
 void Nemesis::replaceRejected() {
   if (!options_.crashes) return;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {

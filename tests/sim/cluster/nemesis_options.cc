@@ -65,8 +65,8 @@ void Nemesis::changeServers() {
 }
 
 // A server under a long lease is cut off from the coordinator, but not from clients, while the coordinator is started
-// again and again with a shorter one: the others have its tablets as soon as its own lease has ended, and not before.
-// Some clients stand still meanwhile, and come back believing that the tablets are where they were.
+// again and again with a shorter one: other servers must get its tablets as soon as its own lease has ended, and not
+// before. Some clients stand still meanwhile, and still take the server for the owner of the tablets when they go on.
 void Nemesis::lowerLease() {
   if (!options_.crashes || !options_.faults || stopped_ || isCrowded()) return;
   if (coordinator_down_ || cutting_off_ || spared_ || silent_ || !stalled_.empty() || !cut_off_.empty()) return;
@@ -87,7 +87,7 @@ void Nemesis::lowerLease() {
   endLowering(index, cluster_.servers[index].get(), cluster_.scheduler.nowNs() + 2 * lease_ns);
 }
 
-// As whoever watches over a process does when it ends at once.
+// Restarts the coordinator several times in a row, as a supervisor does when a process ends at once.
 void Nemesis::restartSoon(uint32_t times) {
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
@@ -102,7 +102,7 @@ void Nemesis::restartSoon(uint32_t times) {
   });
 }
 
-// A while after it was declared dead.
+// Ends what lowerLease() began, a while after the server was declared dead.
 void Nemesis::endLowering(size_t index, const SimServer* server, int64_t until_ns) {
   const int64_t now_ns = cluster_.scheduler.nowNs();
   const bool is_there = cluster_.servers[index].get() == server && !cluster_.isDown(index);

@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kMilli = runtime::kNanosPerMilli;
 constexpr int64_t kSecond = runtime::kNanosPerSecond;
-// After the tablets are with others: a pause of 450 ms between two questions, on a clock that is 2.4 % slow; up to 10
-// ms until somebody looks whether it is time; and the question and an attempt over a network that delays.
+// How long calls may still take when the tablets are with others: a pause of 450 ms between two questions, on a clock
+// that is 2.4 % slow; up to 10 ms until the client looks whether it is time; and the question and an attempt over a
+// network that delays.
 constexpr int64_t kKeptNsMax = 500 * kMilli;
 // Longer than everything that a recovery waits for and that ends by itself.
 constexpr int64_t kWaitsForGoodNs = 60 * kSecond;
@@ -136,7 +137,7 @@ runtime::Task<void> SilenceTrial::call(Caller& caller) {
   caller.is_ready = true;
   while (!is_silent_) co_await runtime::sleepFor(caller.client.dispatch(), kMilli);
   for (;;) {
-    // Shorter than what anybody waits before he asks.
+    // An impatient call ends before its client would ask where the tablet is.
     const int64_t patience_ns =
         caller.is_patient ? 60 * kSecond : static_cast<int64_t>(random_.between(20 * kMilli, 40 * kMilli));
     ++caller.calls;

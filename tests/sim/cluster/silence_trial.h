@@ -17,10 +17,10 @@
 namespace ramcore::sim {
 
 /// The last act of some runs, when everything else has been judged: a server with tablets falls silent for ever, and no
-/// session with it ends. Every client knows it and calls it. Some are patient: their call has an answer soon after the
-/// tablets are with others. The calls of the rest are over long before anybody would ask where the tablets are: one of
-/// them has an answer as soon. In half of the runs the process of another server dies at the same moment, and is
-/// started again.
+/// session with it ends. Every client knows it and calls it. Some clients are patient: their call has an answer soon
+/// after the tablets are with others. The calls of the others end long before a client would ask where the tablets are;
+/// one of these calls has to have an answer just as soon. In half of the runs the process of another server dies at the
+/// same moment, and is started again.
 ///
 /// All tablets have to be available then, with one exception: the tablets of a server that was dead before, if the
 /// silent server may have more of its log than all others (DurableCheck::mayWaitFor). Then the coordinator has to say

@@ -31,7 +31,7 @@ struct FastCalls {
   uint64_t permille = 0;            ///< of the calls
   uint64_t futures_permille = 300;  ///< of these: with a future
   uint64_t dropped_permille = 20;   ///< of these, on one object: nobody waits for it
-  /// Of these: their end is not known to the call, but to somebody who looks at the clock now and then.
+  /// Calls of these that do not know their deadline: a caller that looks at the clock now and then ends them.
   uint64_t expired_permille = 500;
 };
 

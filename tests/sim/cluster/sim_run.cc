@@ -24,8 +24,8 @@ namespace {
 constexpr uint64_t kEventsMax = 10'000'000;
 constexpr int64_t kSetupNsMax = 60 * runtime::kNanosPerSecond;
 constexpr int64_t kRunNsMax = 1'800 * runtime::kNanosPerSecond;
-// Most runs are over long before. Where a coordinator lives for some seconds and each server for half a minute a full
-// cluster may have no time to recover one log of many; whoever waits then has to go on when the faults have ended.
+// Most runs are over long before. If a coordinator lives for some seconds and each server for half a minute, a full
+// cluster may have no time to recover one log of many. Faults end then, and whatever waits has to go on.
 constexpr int64_t kFaultsNsMax = 600 * runtime::kNanosPerSecond;
 
 /// What kind of run a seed is.
