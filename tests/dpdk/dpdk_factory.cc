@@ -11,7 +11,7 @@
 namespace ramcore::transport::contract {
 namespace {
 
-/// What a node's port is: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
+/// The port of a node: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
 /// Bad ones lose, copy, mix and change frames.
 enum class Medium : uint8_t { Memif, Packet, BadPacket };
 constexpr datagram::FaultRates kBadRates{.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .corrupt = 0.01};
