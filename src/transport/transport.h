@@ -243,7 +243,9 @@ class Transport {
   /// The scheme of its locators.
   virtual std::string_view scheme() const = 0;
   /// Makes `bytes` at `base` (multiples of 64 KB) sendable without a copy. Once, at start, as few and as large as
-  /// possible; stays until the transport is destroyed. 0: this transport has no use for it.
+  /// possible; stays until the transport is destroyed. A transport numbers its regions from 1 on. A registration that
+  /// fails uses its number up, so that the same memory has the same number in all transports of a process.
+  /// @return the number; 0: this transport has no use for registered memory
   /// Failure: NoSpace: the limit of locked memory; IoError.
   virtual Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) = 0;
   /// The identity is read at each handshake, so that a server that has just got its id uses it from then on.

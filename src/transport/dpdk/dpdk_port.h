@@ -57,6 +57,8 @@ class DpdkPort final : public datagram::FramePort {
   /// Lets the device read memory that DPDK knows. To be called before anything of it is attached, in the order of
   /// region ids. Failure: IoError.
   Outcome<bool> addRegion(const std::byte* base, size_t bytes);
+  /// Uses up the id of memory that cannot be registered: nothing can be attached from it.
+  void addUnregistered() { regions_.emplace_back(); }
 
   const datagram::PortFacts& facts() const override { return facts_; }
   std::string describe() const override { return name_.name; }
@@ -71,7 +73,7 @@ class DpdkPort final : public datagram::FramePort {
   void stop() override;
   bool runTimeouts() override;
   bool canAttach(RegionId region) const override {
-    return region != 0 && region <= regions_.size() && facts_.pieces_max > 1;
+    return region != 0 && region <= regions_.size() && !regions_[region - 1u].empty() && facts_.pieces_max > 1;
   }
 
  private:

@@ -290,7 +290,7 @@ Outcome<RegionId> TransportSet::registerMemory(std::byte* base, size_t bytes, Ac
       parts_->context.trace.warning(registered.error().message + "; until then what is sent is copied");
       continue;
     }
-    // Each transport numbers the memory that it is told of from 1 on, and all are told of the same memory.
+    // All transports are told of the same memory, and a failure uses a number up, so the numbers agree.
     if (*registered == 0) continue;
     RC_CHECK(id == 0 || id == *registered);
     id = *registered;

@@ -16,6 +16,8 @@ class Regions {
     all_.push_back(Entry{base, bytes, std::move(region)});
     return static_cast<RegionId>(all_.size());
   }
+  /// Uses up the id of memory that cannot be registered: chunks in it have no key.
+  void addUnregistered() { all_.push_back(Entry{.base = nullptr, .bytes = 0, .region = {}}); }
   size_t count() const { return all_.size(); }
   /// Finds the key by which the adapter reads the chunk; false if the chunk does not lie in the region that it names.
   bool findKey(const Chunk& chunk, uint32_t& key) const {

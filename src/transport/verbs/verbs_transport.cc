@@ -84,7 +84,10 @@ Outcome<RegionId> VerbsTransport::registerMemory(std::byte* base, size_t bytes, 
                     : access == Access::RemoteRead ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
                                                    : IBV_ACCESS_LOCAL_WRITE;
   auto region = device_->registerMemory(base, bytes, flags);
-  if (!region.ok()) return std::move(region).error();
+  if (!region.ok()) {
+    regions_->addUnregistered();
+    return std::move(region).error();
+  }
   return regions_->add(base, bytes, std::move(region).value());
 }
 
