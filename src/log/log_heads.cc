@@ -145,9 +145,10 @@ bool LogHeads::mayUseSmallHead(bool is_short) const {
   // Without a head nothing can be recovered, and the storage may be full of replicas that wait for a recovery.
   if (head_ == nullptr) return is_short;
   if (head_->id() < rolls_.wantedForPass()) return true;
-  // Removes and joins leave the last small head, and take none while a pass runs, because the roll that ends a pass
-  // needs one (LogConfig::kSmallHeads).
-  const bool is_wanted = remove_blocked_ || (is_short && head_->id() < parts_.joining.wantedRoll());
+  // A side log may have taken the memory that the head needs by which it joins, and until it has joined the cleaner
+  // cannot give back anything of it. Removes and joins leave the last small head, and take none while a pass runs,
+  // because the roll that ends a pass needs one (LogConfig::kSmallHeads).
+  const bool is_wanted = remove_blocked_ || head_->id() < parts_.joining.wantedRoll();
   return is_wanted && !pass_running_ && parts_.pool.freeSmallHeadCount() >= 2;
 }
 

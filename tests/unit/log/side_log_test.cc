@@ -63,6 +63,29 @@ TEST(SideLog, JoinsByASmallHeadWhereWritesFindNoPlace) {
   EXPECT_EQ(fixture.log->stats().small_heads_opened.load(), 1u);
 }
 
+// Nothing of a side log can be cleaned before it has joined, so nothing else gives memory back here.
+TEST(SideLog, JoinsByASmallHeadWhereItHasTakenTheMemoryOfAHead) {
+  LogFixture fixture;
+  std::map<std::string, std::string> expected;
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(fixture.owner.put(*fixture.log, "key", std::string(1000, 'x')), Status::Ok);
+  expected["key"] = std::string(1000, 'x');
+  SideLog side(*fixture.log, fixture.copies);
+  for (int i = 0;; ++i) {
+    const std::string key = "taken over " + std::to_string(i);
+    if (put(side, key, std::string(1000, 'y'), 1) != Status::Ok) break;
+    expected[key] = std::string(1000, 'y');
+  }
+  ASSERT_GT(expected.size(), 100u);
+  ASSERT_FALSE(fixture.log->pool().mayHaveRoom(SegmentKind::Head));
+  side.close();
+  side.join();
+  for (int i = 0; i < 3; ++i) fixture.log->maintain();
+  EXPECT_FALSE(fixture.copies.isShortOfPlaces());
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+  EXPECT_EQ(fixture.log->stats().small_heads_opened.load(), 1u);
+}
+
 // After that no head that lists the side log may be opened, and nothing may wait for a head that is not wanted any
 // more.
 TEST(SideLog, IsTakenBackWhileItsHeadFindsNoPlaces) {
