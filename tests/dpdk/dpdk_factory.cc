@@ -38,8 +38,11 @@ class DpdkNode final : public Node {
                }});
     RC_CHECK_MSG(transport.ok(), transport.error().message.c_str());
     transport_ = std::move(transport).value();
+    // A registration that fails uses a number up: other transports of the process may have taken that memory.
+    RC_CHECK(!transport_->registerMemory(chunkArena().base + 1, ChunkArena::kBytes / 2, Access::Local).ok());
     const auto region = transport_->registerMemory(chunkArena().base, ChunkArena::kBytes, Access::Local);
     RC_CHECK_MSG(region.ok(), region.error().message.c_str());
+    RC_CHECK(*region == 2);
     chunkArena().region = *region;
     endpoint_ = transport_->makeEndpoint(identity);
   }
