@@ -16,15 +16,16 @@ namespace control = wire::control;
 using rpc::Request;
 using wire::Opcode;
 
+// Pause between two collections of what is not needed any more.
 constexpr int64_t kCollectPauseNs = 5 * runtime::kNanosPerSecond;
-// When somebody finds no frame.
+// The same after a write that found no frame.
 constexpr int64_t kHurryPauseNs = 200 * runtime::kNanosPerMilli;
-// A master that has written nothing for this long may be dead without anybody having fenced it here.
+// A master that has written nothing for this long may be dead, although it was not fenced here.
 constexpr int64_t kSilenceNs = 60 * runtime::kNanosPerSecond;
 constexpr size_t kMastersPerQuestion = 256;
 constexpr size_t kSegmentsPerQuestion = 4096;
 constexpr uint32_t kPageBytesMax = 4u << 20;
-// Each reads a whole replica into memory of its own.
+// FetchReplica requests at the same time: each reads a whole replica into memory of its own.
 constexpr uint32_t kFetchesMax = 2;
 
 // Counts a coroutine of the service while it lives.
@@ -65,7 +66,8 @@ BackupService::BackupService(const Parts& parts)
 BackupService::~BackupService() { RC_CHECK_MSG(stopped(), "the backup was destroyed before it had stopped"); }
 
 void BackupService::addTo(rpc::ServiceTable& table) {
-  // Writes take effect in the order in which they come; the store sees to it that none of them keeps this thread.
+  // Writes take effect in the order in which they come. The store sees to it that none of them blocks this thread for
+  // long.
   rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server}),
                          .request_bytes_min = sizeof(wire::WriteReplica::Request),
                          .dispatch_only = true};
@@ -95,7 +97,7 @@ void BackupService::stop() {
 
 // Whether a master may change its replicas.
 Status BackupService::admit(const Request& request, ServerId id) {
-  // A session proves who the sender is; nobody writes in another one's name.
+  // A session proves who the sender is, so no server writes in another one's name.
   if (!id || request.peerId() != id.value) return Status::BadRequest;
   if (!parts_.store.hasBegun() || stop_) return Status::RetryLater;
   Master& master = masters_[id];
@@ -136,7 +138,8 @@ void BackupService::writeReplica(Request request) {
                                                  .flushed_bytes = written.flushed_bytes});
 }
 
-// The request stays, with the bytes that the store may still be writing.
+// Keeps the request, with the bytes that the store may still be writing, and answers it when they are written or
+// flushed.
 runtime::Task<void> BackupService::answerLater(Request request, FrameStore::Written written, bool flushes) {
   const Running running(running_);
   Status status = Status::Ok;
@@ -154,7 +157,7 @@ void BackupService::freeReplica(Request request) {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Status admitted = admit(request, ask.master);
   if (admitted != Status::Ok) return request.reply(admitted);
-  // Remembered, because an open that was on its way and arrives later would bring the replica back.
+  // The segment is remembered, because an open that was on its way and arrives later would bring the replica back.
   masters_[ask.master].freed.add(ask.segment);
   parts_.store.free(ask.master, ask.segment);
   request.reply(Status::Ok);
@@ -176,11 +179,12 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
   }
   const ServerId id(ask.server());
   Master& master = masters_[id];
-  // From here on nothing of the master's is taken; what was taken before is in the frames that are read now. In memory
-  // only: the next incarnation has another id, and takes nothing of the master's that it does not open.
+  // From here on nothing is taken from the master. What was taken before is in the frames that are read now. The fence
+  // is in memory only: the next incarnation of this backup has another id, and takes no write for a replica that was
+  // not opened there.
   const bool is_news = !master.fenced;
   master.fenced = true;
-  master.freed = {};  // nothing of it is opened any more
+  master.freed = {};  // the master opens nothing any more
   if (is_news && parts_.on_fence) parts_.on_fence();
   while (!master.listed && !stop_) {
     if (master.listing) {
@@ -199,7 +203,7 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
 runtime::Task<void> BackupService::list(ServerId id, Master& master) {
   master.listing = true;
   std::vector<FoundReplica> found;
-  std::optional<size_t> closed_head;  // if it is the newest head
+  std::optional<size_t> closed_head;  // the newest head, if it is closed
   std::vector<std::byte> bytes;
   size_t broken = 0;
   for (const SegmentId segment : parts_.store.segments(id)) {
@@ -216,8 +220,8 @@ runtime::Task<void> BackupService::list(ServerId id, Master& master) {
     if (log::readPreamble(bytes, preamble) != Status::Ok || !preamble.has_digest) continue;
     replica.has_digest = true;
     replica.previous_head = preamble.digest.payload.previous_head;
-    // Segments come in ascending order. The list of a closed head is of use only to a log whose end is lost, and only
-    // that of the newest head; all of them together would be long.
+    // Segments come in ascending order. Only a log whose end is lost needs the members of a closed head, and only those
+    // of the newest head. The lists of all heads together would be long.
     if (closed_head) found[*closed_head].members.clear();
     closed_head = certificate->closed ? std::optional(found.size() - 1) : std::nullopt;
     for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) replica.members.push_back(preamble.digest.at(i));
@@ -280,10 +284,10 @@ runtime::Task<void> BackupService::readReplica(Request request) {
   answerPage(std::move(request), ask, RangeFilter(std::move(ranges), ask.segment), replica->bytes);
 }
 
-/// What was offered cannot be read any more. If it still stands in the list, whoever asks next gets another one: or a
-/// recovery would choose it again and again.
+/// A replica that was offered cannot be read any more. If it is still in the list, the list is made again at the next
+/// FenceServer request. Otherwise a recovery would choose this replica again and again.
 void BackupService::noteGone(Master& master, ServerId id, SegmentId segment, const wire::ReplicaVersion& replica) {
-  // What was read before may be another version than the one that is found when all are listed again.
+  // The cached bytes may be of another version than the replica that is found when all are listed again.
   cache_.forget(id);
   if (!master.listed) return;
   master.listed = std::ranges::none_of(master.replicas, [&](const FoundReplica& found) {
@@ -314,7 +318,7 @@ void BackupService::answerPage(Request request, const wire::ReadReplica::Request
   request.reply(std::move(response));
 }
 
-// What a master's memory has lost. It asks for an entry at a time and seldom, so that nothing is kept for it.
+// Gives a master what its memory has lost. It asks seldom, for one entry at a time, so the replica is not cached.
 runtime::Task<void> BackupService::fetchReplica(Request request) {
   const Running running(running_);
   runtime::Executor& worker = request.executor();
@@ -340,7 +344,7 @@ runtime::Task<void> BackupService::fetchReplica(Request request) {
     co_await runtime::resumeOn(worker, runtime::Priority::Background);
     answerFetch(std::move(request), ask, status, bytes);
   }
-  // Not before its memory is given back: it is what the bound is for.
+  // Counted down only after the memory is given back, which is what the bound is for.
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
   --fetching_;
 }
@@ -364,12 +368,13 @@ void BackupService::answerFetch(Request request, const wire::FetchReplica::Reque
 
 // ---- what nobody needs any more
 
-// The first time at once: a server that is started again and again must not fill up with what its lives have left.
+// The first collection runs at once: a server that is started again and again must not fill up with what its former
+// lives have left.
 runtime::Task<void> BackupService::collect() {
   const Running running(running_);
   while (!stop_) {
     if (parts_.dispatch.clock().nowNs() < collect_at_ns_) {
-      // Also when a list is complete, or there is a hurry.
+      // Other events wake this, too: a list is complete, or a write found no frame (collectSoon).
       [[maybe_unused]] const Status woken = co_await changed_.wait(collect_at_ns_);
       continue;
     }
@@ -385,8 +390,8 @@ runtime::Task<void> BackupService::collect() {
   }
 }
 
-// A recovery that finds no place for its copies may be what has to end before anything else can be freed, so what can
-// be freed already is not kept waiting.
+// Called after a write that found no frame. It may be of a recovery that has to end before anything else can be freed.
+// So what can be freed already is freed soon.
 void BackupService::collectSoon() {
   const int64_t soon_ns = std::max(parts_.dispatch.clock().nowNs(), collected_ns_ + kHurryPauseNs);
   if (soon_ns >= collect_at_ns_) return;
@@ -394,7 +399,8 @@ void BackupService::collectSoon() {
   changed_.notifyAll();
 }
 
-// Masters that are not known to be writing to this incarnation, or have more here than they may know of.
+// Masters that may not need all of their replicas here: those that are fenced or have not written to this incarnation
+// lately, and those with replicas of former lives, which they may not know of.
 std::vector<ServerId> BackupService::questionable() {
   std::vector<ServerId> masters = parts_.store.masters();
   const int64_t silent_since_ns = parts_.dispatch.clock().nowNs() - kSilenceNs;
@@ -433,7 +439,7 @@ runtime::Task<void> BackupService::collectFormer(rpc::PeerAddress address) {
   }
 }
 
-// Final: a master that is dead and recovered writes nothing any more.
+// Frees all replicas of a master that is dead and recovered. The fence stays: such a master writes nothing any more.
 void BackupService::releaseAll(ServerId id) {
   Master& master = masters_[id];
   master.fenced = true;

@@ -16,8 +16,8 @@
 
 namespace ramcore::backup {
 
-/// What other servers and the coordinator ask of a backup: takes and frees replicas, fences dead masters, shows their
-/// replicas, and finds out which replicas are not needed any more.
+/// Serves the requests of other servers and of the coordinator: takes and frees replicas, fences dead masters, shows
+/// their replicas, and finds out which replicas are not needed any more.
 ///
 /// Before FrameStore::begin() is over every request is answered with RetryLater.
 /// Thread: handlers and coroutines run on the dispatch executor, which is the store's; storage frames are read on the
@@ -103,7 +103,7 @@ class BackupService {
   const Parts parts_;
   ReplicaCache cache_;
   std::unordered_map<ServerId, Master, IdHash<struct ServerIdTag>> masters_;  // addresses of values stay
-  runtime::Signal changed_;                                                   // a list is complete, or everything ends
+  runtime::Signal changed_;    // a list is complete, a collection is due sooner, or the service stops
   int64_t collected_ns_ = 0;   // when it was last asked which replicas can go
   int64_t collect_at_ns_ = 0;  // when it will be asked next
   uint32_t fetching_ = 0;      // fetchReplica() requests with bytes in memory

@@ -20,7 +20,7 @@ inline constexpr uint32_t kFrameFileFormat = 4;
 inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
 /// Superblock slots, headers of storage frames and storage frames begin at multiples of this.
 inline constexpr uint64_t kBlockBytes = 4096;
-/// What a disk writes whole or tears. Each certificate slot is in a sector of its own.
+/// The unit that a disk writes whole or tears. Each certificate slot is in a sector of its own.
 inline constexpr uint64_t kSectorBytes = 512;
 
 /// Says which cluster and server the file belongs to. There are two copies in the first two blocks, written in turn.
@@ -77,7 +77,7 @@ struct SuperblockCopies {
   bool isOfUnfinishedFile() const { return stateOf(0) != CopyState::Whole && stateOf(1) == CopyState::Empty; }
 };
 
-/// Whether these bytes were written as a mark. Whose mark it is, and whether it still counts, is another question.
+/// Whether these bytes were written as a mark. True does not say whose mark it is, nor that it still counts.
 bool isWhole(const ShortMark& mark);
 
 struct FrameFileOptions {
@@ -90,7 +90,7 @@ struct FrameFileOptions {
 /// Thread: any, but no thread may write what another one reads or writes at the time.
 class FrameFile {
  public:
-  /// With fewer FreeFrames could not keep apart the shares that it keeps apart.
+  /// With fewer storage frames, FreeFrames could not keep its shares apart.
   static constexpr uint32_t kFrameCountMin = 4;
   static constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
   /// Certificate slots in the header of a storage frame, each in a sector of its own. Why there are three: see

@@ -60,8 +60,8 @@ void FrameFlushes::onFlushed() {
     flushed_stamp_ = flushing_stamp_;
     noteFlushed();
   } else {
-    // Never tried again: after a failed flush the kernel takes the pages for written, and the next flush would succeed
-    // without them.
+    // A failed flush is not tried again: after it the kernel takes the pages for written, and the next flush would
+    // succeed without them.
     stats_.condemned = !RC_MUTATION("believe-the-next-flush");
   }
   owner_.onFlushed(status);
@@ -69,7 +69,7 @@ void FrameFlushes::onFlushed() {
   flush_over_.notifyAll();
 }
 
-// When the flush that is under way has succeeded. A frame that is used again since has nothing of it.
+// Notes what the flush that has just succeeded covered. A frame that was used again since has nothing of it.
 void FrameFlushes::noteFlushed() {
   for (const Covered& covered : covered_) {
     StorageFrame& frame = frames_[covered.frame];

@@ -16,13 +16,14 @@ namespace ramcore::backup {
 /// are asked for meanwhile share the next one.
 ///
 /// A flush covers the writes whose stamps were drawn before it began. It begins at the disk when these writes are done.
-/// A flush that failed condemns the file. What each write asks is inline.
+/// A flush that failed condemns the file. Functions that each write calls are inline.
 /// Thread: the store's executor.
 class FrameFlushes {
  public:
   class Owner {
    public:
-    /// A flush is over, and isFlushed() and isCondemned() tell of it already; whoever waits for it is woken after this.
+    /// A flush is over, and isFlushed() and isCondemned() tell of it already. Coroutines that wait for it are woken
+    /// after this.
     virtual void onFlushed(Status status) = 0;
 
    protected:
@@ -38,12 +39,12 @@ class FrameFlushes {
 
   /// Waits until all writes up to this stamp survive a loss of power. IoError: a flush has failed.
   runtime::Task<Status> flushedUpTo(uint64_t stamp);
-  /// Has these writes flushed, soon; nobody waits.
+  /// Has these writes flushed soon, without waiting for it.
   void want(uint64_t stamp) {
     wantNext(stamp);
     if (!flushing_) start();
   }
-  /// The same, inside Owner::onFlushed: the next flush begins when that returns.
+  /// As want(), inside Owner::onFlushed: the next flush begins when that returns.
   void wantNext(uint64_t stamp) { wanted_stamp_ = std::max(wanted_stamp_, stamp); }
   /// The storage frame has a new certificate, so the next flush changes its flushed_bytes.
   void noteUnflushed(uint32_t frame) {

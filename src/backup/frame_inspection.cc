@@ -13,7 +13,7 @@ bool isZero(ByteSpan bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// The sizes in a superblock whose checksum holds may still be anybody's.
+// A superblock whose checksum holds may still name any sizes.
 bool isPossible(const Superblock& superblock) {
   return superblock.header_bytes == kBlockBytes && superblock.frame_bytes != 0 &&
          superblock.frame_bytes <= log::kSegmentBytesMax && superblock.frame_count >= FrameFile::kFrameCountMin &&
@@ -24,7 +24,7 @@ std::string entryDamage(uint32_t offset_bytes, log::DecodeError error) {
   return std::string(name(error)) + " in the entry at offset " + std::to_string(offset_bytes);
 }
 
-// The bytes are known not to be what the certificate was cut for.
+// Describes how the bytes differ from those that the certificate was cut for. They are known to differ.
 std::string whyUnfulfilled(const log::Certificate& certificate, ByteSpan segment_bytes) {
   const std::string length = std::to_string(certificate.length_bytes);
   if (segment_bytes.size() < certificate.length_bytes) return "not all of its " + length + " bytes are there";
@@ -33,7 +33,7 @@ std::string whyUnfulfilled(const log::Certificate& certificate, ByteSpan segment
   while (!reader.nextGroup().empty()) {
   }
   if (reader.end() == log::WalkEnd::BadEntry) {
-    // The first ones of the group may be sound.
+    // The first entries of the group may be sound.
     uint32_t at = reader.offset();
     log::EntryView entry;
     while (log::decodeEntry(bytes.subspan(at), entry) == log::DecodeError::None) at += entry.alignedBytes();
@@ -54,7 +54,7 @@ std::string whyUnfulfilled(const log::Certificate& certificate, ByteSpan segment
   return "all entries are sound, but not those that it was cut for";
 }
 
-// After which errors an entry still says where it ends, within the bytes.
+// Whether an entry with this error still says where it ends, within the bytes.
 bool saysItsEnd(log::DecodeError error) {
   return error == log::DecodeError::BadChecksum || error == log::DecodeError::BadPadding ||
          error == log::DecodeError::BadLength;
@@ -141,7 +141,7 @@ Outcome<FrameInspection> FrameInspection::open(FrameBytes& file) {
 void FrameInspection::judgeSuperblocks() {
   for (size_t i = 0; i < 2; ++i) {
     const CopyState state = copies_.stateOf(i);
-    // The second one comes with the second generation.
+    // The second copy is written with the second generation.
     const bool is_not_yet = i == 1 && state == CopyState::Empty && superblock_->generation == 1;
     if (state == CopyState::Whole || is_not_yet) continue;
     damage_.push_back("superblock " + std::to_string(i) + (state == CopyState::Empty ? " is gone" : " is damaged") +
@@ -158,7 +158,8 @@ void FrameInspection::judgeSuperblocks() {
                     " bytes: frames from " + std::to_string(behind_superblocks / stride) + " on are cut off");
 }
 
-// The slot is not empty; nothing of the frame's bytes is known yet.
+// Judges a slot that is not empty, without the frame's bytes: Unfulfilled stands for "not verified yet" if there is no
+// reason with it.
 SlotFinding FrameInspection::judgeSlot(ByteSpan slot) const {
   SlotFinding finding;
   const Status decoded = log::decodeCertificate(slot, finding.certificate);
@@ -180,7 +181,7 @@ SlotFinding FrameInspection::judgeSlot(ByteSpan slot) const {
   return finding;
 }
 
-// As far as there is a certificate to verify, or one was here.
+// Reads as many bytes as the certificates vouch for; all of them if there is only a broken certificate.
 void FrameInspection::readSegment(FrameFinding& finding, std::vector<std::byte>& bytes) {
   uint64_t wanted = 0;
   bool is_broken = false;

@@ -22,7 +22,8 @@ void FrameReleaser::release(uint32_t index) {
   makeFree(index);
 }
 
-// What is closed is gone only after its open certificates are, or it might come back as open.
+// Frees a frame. The certificate that closes a replica is removed only after its open certificates are durably gone.
+// Otherwise the replica might come back as open.
 void FrameReleaser::makeFree(uint32_t index) {
   StorageFrame& frame = frames_[index];
   const bool is_closed = frame.certified && frame.certificate.closed;
@@ -42,7 +43,7 @@ void FrameReleaser::makeFree(uint32_t index) {
   putFree(index);
 }
 
-// Leaves of a closed frame only what closes it.
+// Removes the open certificates of a closed frame.
 void FrameReleaser::scrub(uint32_t index) {
   StorageFrame& frame = frames_[index];
   for (uint32_t slot = 0; slot < FrameFile::kSlotCount; ++slot) {
@@ -57,7 +58,8 @@ void FrameReleaser::scrub(uint32_t index) {
   frame.open_slots = 0;
 }
 
-// Ahead of need, as soon as the certificates that close them are flushed: then most can be freed at once.
+// Scrubs closed frames ahead of need, as soon as the certificates that close them are flushed: then most can be freed
+// at once.
 void FrameReleaser::scrubClosed() {
   std::erase_if(closing_, [this](uint32_t index) {
     const StorageFrame& frame = frames_[index];
@@ -71,7 +73,7 @@ void FrameReleaser::scrubClosed() {
 void FrameReleaser::putScrubbedFree() {
   std::erase_if(scrubbing_, [this](uint32_t index) {
     if (!flushes_.isCondemned()) {
-      // The disk has refused zeros that were queued.
+      // The disk has refused zeros that were queued, so they are written again.
       if (frames_[index].open_slots != 0 && !order_.isClosed()) {
         scrub(index);
         flushes_.wantNext(frames_[index].scrub_stamp);
@@ -84,7 +86,8 @@ void FrameReleaser::putScrubbedFree() {
 }
 
 void FrameReleaser::putFree(uint32_t index) {
-  // So that it is not found again after a restart. If this fails or is lost, it is, and goes again.
+  // The frame is cleared so that its replica is not found again after a restart. If that fails or is lost, the replica
+  // is found, and freed again.
   const uint32_t generation = frames_[index].generation;
   if (!flushes_.isCondemned() && !order_.isClosed()) {
     order_.clear({.kind = FrameWrite::Kind::ClearFrame, .frame = index, .generation = generation});
@@ -111,7 +114,8 @@ void FrameReleaser::free(ServerId master, SegmentId segment) {
   releaseAll(frame);
 }
 
-// A frame and all that it was to replace, the oldest first: of those some are open, and what is closed waits for that.
+// Releases a frame and all that it was to replace, the oldest first: open certificates of these have to go before one
+// that closes the replica.
 void FrameReleaser::releaseAll(uint32_t frame) {
   std::vector<uint32_t> frames;
   for (; frame != kNoFrame; frame = frames_[frame].older) {
@@ -124,7 +128,7 @@ void FrameReleaser::releaseAll(uint32_t frame) {
   }
 }
 
-// Nobody recovers the master any more: it does not matter as what a frame comes back.
+// Nobody recovers the master any more, so it does not matter whether a closed replica comes back as open.
 void FrameReleaser::freeAll(ServerId master) {
   for (const SegmentId segment : frames_.segments(master)) {
     for (uint32_t frame = frames_.find(master, segment); frame != kNoFrame; frame = frames_[frame].older) {
@@ -139,7 +143,7 @@ void FrameReleaser::freeFormer(ServerId master, SegmentId segment) {
   const uint32_t first = frames_.find(master, segment);
   if (first == kNoFrame) return;
   if (frames_[first].state == FrameState::Former) return free(master, segment);
-  // Those of this life stand in front of those of former ones.
+  // Frames of this life stand in front of frames of former lives.
   uint32_t last_own = first;
   while (frames_[last_own].older != kNoFrame && frames_[frames_[last_own].older].state == FrameState::Own) {
     last_own = frames_[last_own].older;
@@ -162,8 +166,8 @@ void FrameReleaser::onFlushed(Status status) {
   putScrubbedFree();
 }
 
-// What a frame replaces goes when the frame's own certificate is flushed: before that a power failure could leave
-// neither.
+// Frees the frames that were replaced. One goes when a certificate of the frame that replaces it is flushed: before
+// that a power failure could leave neither.
 void FrameReleaser::freeReplaced() {
   std::vector<uint32_t> replaced;
   for (const uint32_t frame : replacing_) {

@@ -29,12 +29,12 @@ class FrameReleaser {
   void noteReplacing(uint32_t frame) { replacing_.push_back(frame); }
   /// A certificate closes the storage frame, which still has open ones: they go when that certificate is flushed.
   void noteClosing(uint32_t frame) { closing_.push_back(frame); }
-  /// Frees what was replaced and can go. Each flush does that.
+  /// Frees the storage frames that were replaced and can go. Each flush does that.
   void freeReplaced();
-  /// A flush is over: what waited for it goes.
+  /// A flush is over: frees the storage frames that waited for it.
   void onFlushed(Status status);
 
-  /// Somebody begins to read the storage frame: it is not used again before unpin().
+  /// A read of the storage frame begins: the frame is not used again before unpin().
   void pin(uint32_t frame) { ++frames_[frame].pins; }
   /// Once for each pin().
   void unpin(uint32_t frame);

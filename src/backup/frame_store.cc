@@ -52,7 +52,7 @@ ServerId FrameStore::formerServer() const {
 runtime::Task<Status> FrameStore::begin(ServerId server, ClusterId cluster) {
   RC_CHECK(!begun_);
   if (cluster_ && cluster_ != cluster) co_return Status::WrongCluster;
-  // From the new superblock on nobody can tell any more that power was lost before.
+  // Once the new superblock is written, nothing tells any more that power was lost before.
   if (file_->mayHaveLost()) {
     Status marked = co_await onDisk([this] { return frames_.writeMarks(*file_); });
     if (marked == Status::Ok) marked = co_await flushes_.flushedUpTo(order_.stampDone());
@@ -71,7 +71,8 @@ runtime::Task<Status> FrameStore::begin(ServerId server, ClusterId cluster) {
   co_return Status::Ok;
 }
 
-// At the beginning and at the end, when nobody else touches the file or the frames.
+// Does work on the disk's executor. Called at the beginning and at the end, when nobody else touches the file or the
+// frames.
 runtime::Task<Status> FrameStore::onDisk(std::function<Status()> work) {
   ++waiting_;
   co_await runtime::resumeOn(disk_, runtime::Priority::Waited);

@@ -32,7 +32,7 @@ Status FrameTable::readHeaders(FrameFile& file) {
   return Status::Ok;
 }
 
-// What a frame holds of a former life; false if nothing.
+// Notes what a frame holds of a former life. False if that is nothing.
 bool FrameTable::takeHeader(const FrameFile& file, StorageFrame& frame, const FrameFile::Header& header) {
   const ClusterId cluster = file.superblock()->cluster;
   for (const auto& slot : header.slots) {
@@ -104,7 +104,7 @@ bool FrameTable::mayBeShort(const log::Certificate& loaded) const {
   bool may_be_short = false;
   for (uint32_t i = find(loaded.master, loaded.segment); i != kNoFrame; i = frames_[i].older) {
     const StorageFrame& frame = frames_[i];
-    // Bytes that rot under the newest certificate leave the end of an older one.
+    // If bytes rot under the newest certificate, an older one verifies, and the replica ends where that one says.
     const bool has_lost = frame.state == FrameState::Former && frame.certificate.isNewerThan(loaded);
     may_be_short = may_be_short || has_lost || loaded.replica_epoch <= frame.short_epoch;
   }

@@ -14,7 +14,7 @@ enum class FrameState : uint8_t {
   Free,
   Former,   ///< holds slots of a former life
   Own,      ///< written in this life
-  Leaving,  ///< freed while it is read, or while it could come back as what it was
+  Leaving,  ///< freed, but still being read, or its closed replica could come back as open
 };
 
 /// What the process knows of one storage frame.
@@ -84,7 +84,7 @@ class FrameTable {
   }
   /// From now on find() gives `frame`, which names the one that was found before as its older one.
   void link(ServerId master, SegmentId segment, uint32_t frame) { index_[master][segment] = frame; }
-  /// From now on find() gives none. The segment has one.
+  /// From now on find() gives none. Before, it gives one.
   void unlink(ServerId master, SegmentId segment);
 
   /// Masters that have storage frames here, ascending.

@@ -23,7 +23,7 @@ FrameWriter::FrameWriter(FrameFile& file, Owner& owner, runtime::Executor& execu
 FrameWriter::~FrameWriter() { RC_CHECK_MSG(isIdle(), "the frames were closed while they were written"); }
 
 bool FrameWriter::writesNow() {
-  // What is queued goes first.
+  // Queued writes go first.
   if (!isIdle() || thread_ == WriteThread::Disk) return false;
   began_ns_ = executor_.clock().nowNs();
   // Asking the system costs a tenth of what such a write does, so it is asked once for each time that the thread slept.
@@ -66,7 +66,7 @@ Status FrameWriter::perform(const FrameWrite& write) {
 }
 
 void FrameWriter::queue(const FrameWrite& write, const FrameMark& mark) {
-  // Allocates: the disk is slow, or somebody has chosen that it counts as slow.
+  // An allocation does not matter here: the disk is slow, or WriteThread::Disk says to treat it so.
   Queued& queued = *queued_.emplace_back(std::make_unique<Queued>(*this, write, mark));
   count(static_cast<int64_t>(kWriteBytes + write.data_bytes));
   handed_over_.store(handed_over_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -74,16 +74,16 @@ void FrameWriter::queue(const FrameWrite& write, const FrameMark& mark) {
   if (unwritten_.fetch_add(1, std::memory_order_acq_rel) == 0) disk_.post(step_, runtime::Priority::Waited);
 }
 
-// On the disk's thread: tells of the write before, and does the next one. A write is told of in the turn after its own,
-// because in a simulation it takes the time between the two.
+// Runs on the disk's thread: reports the write before, and does the next one. A write is reported in the step after its
+// own, because in a simulation it takes the time between the two.
 void FrameWriter::step() {
   runtime::Executor& executor = executor_;  // outlives the writer
   if (Queued* const written = std::exchange(written_, nullptr)) {
     written->took_ns = disk_.clock().nowNs() - written->began_ns;
     const bool is_last = unwritten_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     executor.post(*written, runtime::Priority::Waited);
-    // Whoever is told of the last write may destroy the writer, so nothing of it is touched from here on; who counts
-    // from 0 posts the step again.
+    // The owner may destroy the writer when it hears of the last write, so nothing of the writer is touched from here
+    // on. The call of queue() that counts from 0 posts the step again.
     if (is_last) return;
   }
   inbox_.takeAll(list_);
@@ -103,7 +103,7 @@ void FrameWriter::step() {
 
 void FrameWriter::takeOver(Queued& queued) {
   queued.is_over = true;
-  // An executor promises no order; the owner gets its own.
+  // An executor promises no order. The owner hears of the writes in the order in which they were queued.
   while (!queued_.empty() && queued_.front()->is_over) {
     const std::unique_ptr<Queued> oldest = std::move(queued_.front());
     queued_.pop_front();

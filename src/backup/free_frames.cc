@@ -21,8 +21,9 @@ FreeFrames::FreeFrames(uint32_t frame_count, StoreStats& stats)
   stats_.frames_kept = head_frames_ + survivor_frames_;
 }
 
-// Free frames that a replica with these flags has to leave to others. Heads of the reserve that exist count towards
-// their share, so that they do not take that of the survivors as well; survivors do not: in the end all is survivors.
+// The number of free frames that a replica with these flags has to leave to others. Heads of the reserve that exist
+// count towards their share, so that they do not take that of the survivors as well. Survivors do not count towards
+// theirs, because in the end all replicas are survivors.
 uint32_t FreeFrames::framesKeptFrom(uint8_t flags) const {
   const uint32_t for_heads = head_frames_ - std::min(head_frames_, reserve_heads_);
   if ((flags & wire::WriteReplica::kHead) == 0) return for_heads;

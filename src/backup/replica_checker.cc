@@ -5,7 +5,7 @@
 namespace ramcore::backup {
 namespace {
 
-// What others wait for on the reader's thread waits for one of these at most.
+// Other work on the reader's thread waits for one slice at most.
 constexpr uint32_t kSliceBytes = 1u << 20;
 
 }  // namespace
@@ -46,7 +46,7 @@ runtime::Task<Status> ReplicaChecker::checkAgain(Settled settled, runtime::Execu
   ++waiting_;
   releaser_.pin(settled.frame);
   Status status = co_await readAgain(settled, reader, bytes);
-  // What was turned over on its way to us is right the second time, and no reason to give up a replica.
+  // Bytes that were changed on their way from the disk are right the second time, and no reason to give up a replica.
   if (status != Status::Ok && isStillThere()) {
     status = co_await readAgain(settled, reader, bytes);
   }
@@ -61,7 +61,7 @@ runtime::Task<Status> ReplicaChecker::checkAgain(Settled settled, runtime::Execu
   co_return status;
 }
 
-// Visits `reader` for it. The frame is pinned.
+// Reads and verifies on `reader`. The frame is pinned.
 runtime::Task<Status> ReplicaChecker::readAgain(Settled settled, runtime::Executor& reader,
                                                 std::vector<std::byte>& bytes) {
   const log::Certificate& certificate = settled.certificate;

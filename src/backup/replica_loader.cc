@@ -25,7 +25,7 @@ runtime::Task<Result<log::Certificate>> ReplicaLoader::load(ServerId master, Seg
   std::optional<log::Certificate> best;
   std::optional<log::Certificate> lost;
   std::vector<std::byte> other;
-  // What may have been offered to a recovery by this process, and is not whole any more.
+  // Notes a replica that this process may have offered to a recovery, and that is not whole any more.
   const auto noteLost = [&lost](const StorageFrame& frame) {
     if (!frame.certified || (frame.state == FrameState::Former && !frame.was_whole)) return;
     if (!lost || frame.certificate.isNewerThan(*lost)) lost = frame.certificate;
@@ -33,7 +33,8 @@ runtime::Task<Result<log::Certificate>> ReplicaLoader::load(ServerId master, Seg
   uint32_t index = frames_.find(master, segment);
   while (index != kNoFrame) {
     const StorageFrame& frame = frames_[index];
-    // The newest certificate of a frame may not verify, and then an older one of it is not the best there is.
+    // The newest certificate of a frame may not verify. Then an older one of it is read, so a frame that comes later
+    // may be better. Only frames whose newest certificate is not newer than the best one are skipped.
     if (!canBeLoaded(frame) || (best && !frame.certificate.isNewerThan(*best))) {
       if (!canBeLoaded(frame)) noteLost(frame);
       index = frame.older;
@@ -42,7 +43,7 @@ runtime::Task<Result<log::Certificate>> ReplicaLoader::load(ServerId master, Seg
     releaser_.pin(index);
     const uint32_t generation = frame.generation;
     Result<log::Certificate> read = co_await readWhole(index, reader, best ? other : bytes);
-    // What went wrong on its way to us is right the second time, and no reason to give up a replica.
+    // Bytes that were changed on their way from the disk are right the second time, and no reason to give up a replica.
     if (!read.ok() && frame.generation == generation) {
       read = co_await readWhole(index, reader, best ? other : bytes);
     }
@@ -63,20 +64,20 @@ runtime::Task<Result<log::Certificate>> ReplicaLoader::load(ServerId master, Seg
     index = older;
   }
   --waiting_;
-  // An open replica is not the replica that took its place here, but the beginning of it: a recovery that has chosen
-  // that one has to read it somewhere else.
+  // The open replica that was found is only the beginning of the newer one that was lost here. A recovery that has
+  // chosen the newer one has to read it on another server.
   if (!best || (!best->closed && lost && lost->isNewerThan(*best))) co_return Status::NotFound;
   co_return *best;
 }
 
-// Visits `reader` for it. The frame is pinned.
+// Reads and verifies on `reader`. The frame is pinned.
 runtime::Task<Result<log::Certificate>> ReplicaLoader::readWhole(uint32_t index, runtime::Executor& reader,
                                                                  std::vector<std::byte>& bytes) {
   log::Certificate certificate = frames_[index].certificate;
   const bool former = frames_[index].state == FrameState::Former;
   const uint32_t generation = frames_[index].generation;
-  // Everything that was accepted before counts, because its answer may still come: a recovery that reads less would
-  // take back what a master acknowledges.
+  // All writes that were accepted before count, because their answers may still come: a recovery that reads less would
+  // take back what the master acknowledges.
   co_await order_.waitUntilDone(frames_[index].stamp);
   const StorageFrame& frame = frames_[index];
   if (frame.generation == generation && frame.has_failed) {

@@ -32,7 +32,7 @@ RangeFilter::RangeFilter(std::vector<Range> ranges, SegmentId segment) : ranges_
 
 bool RangeFilter::contains(TableId table, KeyHash hash) const {
   const auto has = [table, hash](const Range& range) { return range.table == table && range.hashes.contains(hash); };
-  // Tablets of one recovery do not overlap. Who asks for such ranges nevertheless waits a little longer.
+  // Tablets of one recovery do not overlap. A request for ranges that do overlap takes a little longer.
   if (overlapping_) return std::any_of(ranges_.begin(), ranges_.end(), has);
   const auto behind = std::upper_bound(
       ranges_.begin(), ranges_.end(), std::pair(table, hash),
@@ -57,7 +57,7 @@ bool RangeFilter::wants(const log::EntryView& entry) const {
 
 Status ReplicaPage::fill(ByteSpan bytes, uint32_t offset_bytes, const RangeFilter& filter, const Bounds& bounds) {
   if (offset_bytes > bytes.size()) return Status::BadRequest;
-  // A page may begin inside a group: what is left of it looks like one.
+  // A page may begin inside a group: the rest of a group looks like a group.
   log::SegmentReader reader(bytes.subspan(offset_bytes));
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
     for (const log::EntryView& entry : group) {

@@ -11,7 +11,8 @@ namespace {
 
 using Write = wire::WriteReplica;
 
-// Certificates as the request has to carry them; Ok and nothing in `out` for a write without one.
+// Checks the certificate of a write and puts it into `out`. A write without one has to carry zeros: Ok, and nothing in
+// `out`.
 Status takeCertificate(const ReplicaWrite& write, ClusterId cluster, std::optional<log::Certificate>& out) {
   const ByteSpan bytes = bytesOf(write.certificate);
   if ((write.flags & Write::kCertified) == 0) {
@@ -47,7 +48,8 @@ ReplicaWriter::Written ReplicaWriter::write(const ReplicaWrite& write, ClusterId
     return result;
   };
   if (flushes_.isCondemned()) return refuse(Status::IoError);
-  // What waits is bounded: whoever sends it keeps it, and tries again as long as it has patience.
+  // The bytes that wait for the disk are bounded. The sender keeps what is refused, and tries again as long as it has
+  // patience.
   if (order_.isClosed() || !order_.writer().hasRoom(write.data_bytes)) return refuse(Status::RetryLater);
   std::optional<log::Certificate> certificate;
   const Status taken = takeCertificate(write, cluster, certificate);
@@ -74,7 +76,8 @@ ReplicaWriter::Written ReplicaWriter::write(const ReplicaWrite& write, ClusterId
           .is_queued = frame.stamp > order_.doneStamp()};
 }
 
-// Which frame a write goes to; takes one if it needs to. Nothing has changed if it is refused.
+// Gives the frame that a write goes to, and takes a free one if it needs to. If the write is refused, nothing has
+// changed.
 Result<uint32_t> ReplicaWriter::frameFor(const ReplicaWrite& write, const log::Certificate* certificate) {
   const bool opens = (write.flags & Write::kOpen) != 0;
   const uint32_t present = frames_.find(write.master, write.segment);
@@ -91,8 +94,8 @@ Result<uint32_t> ReplicaWriter::frameFor(const ReplicaWrite& write, const log::C
     return present;
   }
   if (own && !opens) {
-    // The replica that is here is one of the newer epoch from now on: under a certificate for all its bytes, and
-    // those that come with it.
+    // The replica that is here gets the newer epoch. That takes a certificate for all its bytes, and for those that
+    // come with the write.
     StorageFrame& frame = frames_[present];
     const Status checked = checkBounds(write, certificate, &frame);
     if (checked != Status::Ok) return checked;
@@ -140,7 +143,7 @@ Status ReplicaWriter::checkBounds(const ReplicaWrite& write, const log::Certific
   return Status::Ok;
 }
 
-// Makes it an empty replica of the write's epoch. Its place among the segment's frames stays.
+// Makes the frame an empty replica of the write's epoch. Its place among the segment's frames stays.
 void ReplicaWriter::reset(uint32_t index, const ReplicaWrite& write) {
   StorageFrame& frame = frames_[index];
   StorageFrame fresh;
@@ -184,7 +187,7 @@ Status ReplicaWriter::carryOut(uint32_t index, const ReplicaWrite& write, const 
   return Status::Ok;
 }
 
-// What is below the length is there already, and is not written again: a reader may be at it.
+// Bytes below the length are there already. They are not written again, because they may be being read.
 void ReplicaWriter::planData(const StorageFrame& frame, const ReplicaWrite& write, FrameWrite& plan) {
   pieces_.clear();
   const uint32_t end = write.offset_bytes + write.data_bytes;
@@ -218,7 +221,7 @@ void ReplicaWriter::planCertificate(StorageFrame& frame, const ReplicaWrite& wri
   plan.is_first_certificate = !frame.certified;
   plan.slot = frame.certified ? slotToWrite(frame) : 0;
   plan.certificate = write.certificate;
-  frame.slot_stamps[plan.slot] = 0;  // whatever becomes of it
+  frame.slot_stamps[plan.slot] = 0;  // even if the write fails
 }
 
 void ReplicaWriter::noteCertificate(uint32_t index, const FrameWrite& plan, const log::Certificate& certificate) {
@@ -238,14 +241,14 @@ void ReplicaWriter::noteCertificate(uint32_t index, const FrameWrite& plan, cons
 void ReplicaWriter::onFailed(const FrameWrite& write, const FrameMark& mark) {
   StorageFrame& frame = frames_[write.frame];
   if (frame.generation != write.generation) return;
-  // What was not cleared is still there, and is cleared again before the frame is another's. (A frame that was not
-  // cleared when it came free is found again after a restart, and goes again.)
+  // A slot that was not cleared still has its certificate, and is cleared again before the frame is used again. (A
+  // frame that was not cleared when it came free is found again after a restart, and goes again.)
   if (write.kind == FrameWrite::Kind::ClearSlot) frame.open_slots |= static_cast<uint8_t>(1U << write.slot);
   if (write.kind == FrameWrite::Kind::Replica && !frame.has_failed) undo(frame, mark);
 }
 
-// Nothing counts of this write and of those behind it, which fail as well. A slot that one of them was to overwrite
-// may still have what it had.
+// Nothing counts of this write and of those queued behind it, which fail as well. A slot that one of them was to
+// overwrite may still have its former certificate.
 void ReplicaWriter::undo(StorageFrame& frame, const FrameMark& mark) {
   frame.has_failed = true;
   frame.failed_stamp = mark.first_stamp;
@@ -267,7 +270,7 @@ runtime::Task<Status> ReplicaWriter::written(Written written) {
   const StorageFrame& frame = frames_[written.frame];
   if (frame.generation != written.generation) co_return Status::NotFound;
   const bool has_failed = frame.has_failed && frame.failed_stamp <= written.stamp;
-  // A flush has failed meanwhile: nothing is read of this one any more.
+  // If a flush has failed meanwhile, what it did not cover is never read again.
   const bool is_lost = flushes_.isCondemned() && !flushes_.isFlushed(written.stamp);
   co_return has_failed || is_lost ? Status::IoError : Status::Ok;
 }
@@ -286,8 +289,9 @@ runtime::Task<Status> ReplicaWriter::flushed(Written& written) {
   co_return status;
 }
 
-// Not the newest flushed one and not the newest that is being flushed; of the others the oldest. A power failure may
-// tear the slot that is written: what a reader needs then is in another one.
+// The slot for the next certificate: not that of the newest flushed certificate, nor that of the newest one that is
+// being flushed; of the others the oldest. A power failure may tear the slot that is written. Then the certificate that
+// a reader needs is in another one.
 uint32_t ReplicaWriter::slotToWrite(const StorageFrame& frame) const {
   if (RC_MUTATION("one-certificate-slot")) return 0;
   uint32_t flushed = kNoFrame;

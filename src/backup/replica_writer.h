@@ -28,12 +28,12 @@ struct ReplicaWrite {
   std::span<const ByteSpan> more_data;
 };
 
-/// How writes of replicas get into storage frames: which storage frame they go to, what of them is new, which slot
-/// their certificate takes, and what is known of the storage frame when they are done, or could not be.
+/// Gets writes of replicas into storage frames: chooses the storage frame and the slot of the certificate, writes what
+/// is new, and keeps track of what the storage frame holds, also when a write could not be done.
 /// Thread: the store's executor.
 class ReplicaWriter {
  public:
-  /// What became of a write, and which state of the storage frame it left.
+  /// The outcome of a write, and the state of the storage frame after it.
   struct Written {
     Status status = Status::Ok;
     uint32_t length_bytes = 0;
@@ -59,8 +59,8 @@ class ReplicaWriter {
   Written write(const ReplicaWrite& write, ClusterId cluster);
   runtime::Task<Status> written(Written written);
   runtime::Task<Status> flushed(Written& written);
-  /// The disk has refused a queued write: what is known of its storage frame is as before, unless that is used again
-  /// by now.
+  /// The disk has refused a queued write: restores what was known of its storage frame before, unless the frame is used
+  /// again by now.
   void onFailed(const FrameWrite& write, const FrameMark& mark);
   /// True if no written() waits.
   bool isIdle() const { return waiting_ == 0; }

@@ -10,7 +10,7 @@ using wire::Opcode;
 
 constexpr int64_t kCallNs = runtime::kNanosPerSecond;
 
-// A number that is none of ours means nothing, least of all that replicas can go.
+// An unknown number means nothing, least of all that replicas can go.
 Standing fromControl(control::MasterStanding standing) {
   switch (standing) {
     case control::STANDING_ALIVE:

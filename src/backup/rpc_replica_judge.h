@@ -10,8 +10,9 @@ namespace ramcore::backup {
 /// Asks the coordinator (CheckMasters) and the masters (CheckReplicas).
 class RpcReplicaJudge final : public ReplicaJudge {
  public:
-  /// @param executor  where the askers run.
-  /// @param obeys     as in Backup::Environment: what another coordinator answers counts for nothing. Empty: any
+  /// @param executor  executor of the callers
+  /// @param obeys     as in Backup::Environment: answers of other starts of the coordinator count for nothing. Empty:
+  ///                  any count
   RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
                   std::function<bool(uint64_t start)> obeys)
       : caller_(caller), executor_(executor), coordinators_(coordinator), obeys_(std::move(obeys)) {}

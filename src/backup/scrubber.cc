@@ -34,7 +34,7 @@ runtime::Task<void> Scrubber::run() {
   while (!stop_) {
     const int64_t next_ns = nowNs() + options_.pass_ns;
     co_await pass();
-    // Not kept for a day.
+    // The memory is not kept until the next pass.
     bytes_ = {};
     co_await waitUntil(next_ns);
   }
@@ -57,7 +57,7 @@ runtime::Task<void> Scrubber::pass() {
   }
 }
 
-// Tells what is to be told meanwhile.
+// Waits, and tells masters of lost replicas meanwhile.
 runtime::Task<void> Scrubber::waitUntil(int64_t until_ns) {
   while (!stop_) {
     if (!untold_.empty() && nowNs() >= tell_at_ns_) {
@@ -85,7 +85,7 @@ runtime::Task<void> Scrubber::tellMasters() {
   const ReplicaJudge::Standings judged = co_await parts_.judge.standings(masters);
   if (judged.status != Status::Ok || judged.standings.size() != masters.size()) co_return;
   for (size_t i = 0; i < masters.size() && !stop_; ++i) {
-    // Nobody makes another replica of a dead one; its recovery finds out what can be read.
+    // Nobody makes another replica for a dead master. Its recovery finds out what can be read.
     const bool is_dead = judged.standings[i] == Standing::Needed || judged.standings[i] == Standing::Released;
     if (is_dead) untold_.erase(masters[i]);
     if (judged.standings[i] != Standing::Alive) continue;

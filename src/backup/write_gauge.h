@@ -9,9 +9,9 @@ namespace ramcore::backup {
 
 /// Whether the disk is quick enough for writes on the dispatch thread, judged by how long writes took lately.
 ///
-/// An account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does. Time beyond
-/// that is paid for with a thousand times as long without writes on the dispatch thread. So that thread spends a
-/// thousandth of its time waiting for the disk in the long run, whatever the disk does. Up to kCreditNs can be
+/// The gauge is an account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does.
+/// Time beyond that is paid for with a thousand times as long without writes on the dispatch thread. So that thread
+/// spends a thousandth of its time waiting for the disk in the long run, whatever the disk does. Up to kCreditNs can be
 /// borrowed.
 /// Thread: one.
 class WriteGauge {

@@ -35,7 +35,7 @@ void WriteOrder::noteDone(uint64_t stamp) {
   }
 }
 
-// Mostly it waits for the newest write.
+// Keeps the list ordered by stamps. Mostly `wait` is for the newest write, and goes to the end.
 void WriteOrder::addWaiting(DoneWait& wait) {
   if (last_wait_ == nullptr || last_wait_->stamp_ <= wait.stamp_) {
     (last_wait_ == nullptr ? first_wait_ : last_wait_->later_) = &wait;

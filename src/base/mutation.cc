@@ -7,7 +7,7 @@
 namespace ramcore {
 namespace {
 std::string& chosen() {
-  // Processes of a cluster are told by the environment.
+  // The environment names the defect for the processes of a cluster.
   static std::string mutation = std::getenv("RAMCORE_MUTATION") != nullptr ? std::getenv("RAMCORE_MUTATION") : "";
   return mutation;
 }

@@ -66,7 +66,7 @@ constexpr bool takes(std::index_sequence<kFields...>) {
 
 }  // namespace number_detail
 
-/// How many fields a struct of numbers has. To see, when the source is compiled, that each of them is declared.
+/// How many fields a struct of numbers has. Used to check, when the source is compiled, that each of them is declared.
 template <typename Struct, size_t kCount = 0>
 constexpr size_t fieldCount() {
   if constexpr (number_detail::takes<Struct>(std::make_index_sequence<kCount + 1>())) {

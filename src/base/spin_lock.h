@@ -41,7 +41,7 @@ class RC_CAPABILITY("mutex") SpinLock {
       }
     }
   }
-  /// For the dispatch thread, which must not wait for a preempted holder.
+  /// Tries once. For the dispatch thread, which must not wait for a preempted holder.
   [[nodiscard]] bool try_lock() RC_TRY_ACQUIRE(true) { return tryAcquire(); }
   /// Always true with LockWait::Any.
   [[nodiscard]] bool lock(LockWait wait) RC_TRY_ACQUIRE(true) {

@@ -12,7 +12,7 @@ namespace ramcore {
 #if defined(RAMCORE_STEPS)
 void stepReached();
 void readStepReached();
-/// Another thread holds the lock: some other thread goes on, and this thread only after a lock is released.
+/// Called when another thread holds the lock: some other thread goes on, and this one only after a lock is released.
 void lockMissed();
 void lockGivenBack();
 #define RC_STEP() ::ramcore::stepReached()

@@ -14,7 +14,7 @@ using client::AsyncCalls;
 
 namespace detail {
 
-/// What a Future and its running call share. Whoever is the last of the two deletes it.
+/// Shared by a Future and its running call. The last of the two deletes it.
 template <typename T>
 struct Pending : client::Driver::Waited {
   Pending(AsyncCalls& of_calls, Run begin) : Waited(begin), calls(of_calls) {
@@ -23,26 +23,26 @@ struct Pending : client::Driver::Waited {
   }
   virtual ~Pending() { --calls.live_; }
 
-  /// What a call gives that had not ended when the process was forked.
+  /// The outcome, in a forked process, of a call that had not ended when the process was forked.
   virtual T forked() = 0;
 
   bool isForked() const { return calls.fork_mark_.isForked(); }
   client::Driver& driver() { return calls.driver_; }
 
-  /// The driving thread: the call is over and `value` is there.
+  /// Called by the driving thread when the call is over and `value` is there.
   void end() {
     --calls.running_;
     driver().finished(*this);
     if (is_let_go.exchange(true, std::memory_order_acq_rel)) delete this;
   }
-  /// The program's thread: the future is gone.
+  /// Called by the program's thread when the future is gone.
   void drop() {
-    // What a fork copied may lie in memory that belongs to both processes.
+    // A forked process leaves its copy alone, which may lie in memory that belongs to both processes.
     if (isForked() && !is_refused) [[unlikely]]
       return;
     if (is_let_go.exchange(true, std::memory_order_acq_rel)) delete this;
   }
-  /// The call ends before it began.
+  /// Ends a call that has not begun.
   void refuse(T outcome) {
     --calls.running_;
     value.emplace(std::move(outcome));
@@ -60,7 +60,7 @@ struct Pending : client::Driver::Waited {
 
   AsyncCalls& calls;
   std::optional<T> value;
-  std::atomic<bool> is_let_go{false};  // by one of the two
+  std::atomic<bool> is_let_go{false};  // the future or the call does not need this object any more
   bool is_refused = false;
 };
 
@@ -85,7 +85,7 @@ T pointValue(PointResult& result) {
 
 }  // namespace
 
-/// A call on one object that nobody waits for yet. Owns its bytes.
+/// A call on one object for which no thread waits yet. Owns its bytes.
 template <typename T>
 struct PendingPoint final : detail::Pending<T> {
   PendingPoint(AsyncCalls& calls, const PointRequest& point_request, int64_t timeout)
@@ -124,7 +124,7 @@ struct PendingPoint final : detail::Pending<T> {
   const int64_t timeout_ns;
 };
 
-/// A multi-operation that nobody waits for yet.
+/// A multi-operation for which no thread waits yet.
 template <typename Item>
 struct PendingMulti final : detail::Pending<size_t> {
   PendingMulti(AsyncCalls& calls, std::span<Item> multi_items, int64_t timeout_ns)
@@ -184,7 +184,7 @@ Future<size_t> AsyncCalls::multiMutate(std::span<MutateItem> items, int64_t time
 
 template <typename T>
 bool Future<T>::ready() const {
-  // In a forked process nobody carries the call any more.
+  // In a forked process no thread carries the call on.
   return pending_->is_done.load(std::memory_order_acquire) || pending_->isForked();
 }
 

@@ -35,7 +35,7 @@ struct WaitedPoint final : client::Driver::Waited {
   }
   static void begin(runtime::Job& job) {
     auto& self = static_cast<WaitedPoint&>(job);
-    // The one who waits also drives and looks at the clock now and then; for others a timer has to do it.
+    // A thread that drives while it waits looks at the clock now and then; for others a timer has to do it.
     const int64_t deadline_ns =
         self.is_driven_by_waiter ? runtime::kNever : client::addNs(self.impl.nowNs(), self.timeout_ns);
     if (self.call.start(self.request, self.timeout_ns, deadline_ns, &self)) self.impl.driver().finished(self);

@@ -29,7 +29,7 @@ struct Client::Impl::Background : runtime::Job {
 
 namespace {
 
-/// What is missing where a locator's transport is.
+/// Says why the transport of a locator is missing, at the end of a message; empty if there is nothing to say.
 std::string missingFor(std::string_view scheme, const transport::TransportSet& transports) {
   if (scheme == "verbs" && !transports.whyNoVerbs().empty()) return "; verbs is not used: " + transports.whyNoVerbs();
   if (scheme == "verbs") return ", and no RDMA device that is active (ibv_devinfo tells)";
@@ -111,7 +111,7 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
     return Failure{Status::BadConfig,
                    "log level '" + options.log_level + "' is none; use debug, info, warning, error or off"};
   }
-  // The level of the process's trace is the program's business unless it asked for lines here.
+  // The program decides the level of the process's trace, unless it asked for lines here.
   Trace& trace = level == TraceLevel::Off ? silentTrace() : stderrTrace("ramcore");
   if (level != TraceLevel::Off) trace.setLevel(level);
 
@@ -162,8 +162,8 @@ Status Client::Impl::connect(int64_t timeout_ns) {
 
 void Client::Impl::end(std::unique_ptr<Impl> impl) {
   if (impl == nullptr || !impl->isForked()) return;
-  // Closing a session, waking a thread or taking a socket out of an epoll set would do it to the other process. Its
-  // memory stays reachable from here, so that nobody takes it for a leak.
+  // Closing a session, waking a thread or taking a socket out of an epoll set would do it to the other process. The
+  // memory stays reachable from here, so that no leak is reported.
   static constinit std::atomic<Impl*> left{nullptr};
   Impl* const one = impl.release();
   one->next_left_ = left.exchange(one);
@@ -172,14 +172,14 @@ void Client::Impl::end(std::unique_ptr<Impl> impl) {
 Client::Impl::~Impl() {
   background_.reset();
   if (cluster_ == nullptr || async_ == nullptr) return;
-  // Masters forget this client's results sooner; if nobody answers, the lease runs out.
+  // Masters can forget this client's results sooner; if no coordinator answers, the lease runs out.
   constexpr auto kGoodbye = std::chrono::milliseconds(200);
   if (cluster_->lease().client()) {
     runTask(kGoodbye, [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.close(deadline_ns); });
   }
   cluster_->stop();
   caller_->shutDown();
-  // Also the calls of futures that were dropped: they end now, and nobody hears how.
+  // Calls of futures that were dropped have to end as well, although their outcome is not seen.
   while (!cluster_->isIdle() || async_->runningCount() != 0) dispatch_->step();
 }
 

@@ -41,7 +41,7 @@ runtime::Task<Status> ClientLease::awaitRoom(uint64_t count, int64_t deadline_ns
   Status status = Status::Ok;
   ++waiting_for_room_;
   while (status == Status::Ok && generation == generation_ && !hasRoom(count)) {
-    // The calls that are in the way end when the client stops, and each that ends is heard here.
+    // When the client stops, the calls that take the room end, and each end wakes this coroutine.
     if (pacer_.stopped()) {
       status = Status::Shutdown;
       break;
@@ -68,7 +68,7 @@ runtime::Task<Status> ClientLease::openOnce(int64_t deadline_ns) {
     granted(*lease);
     if (!isUsable(pacer_.nowNs())) status = Status::DeadlineExceeded;  // the answer took longer than the lease
   }
-  // The others look for themselves: each has a deadline of its own.
+  // The other calls that wait look for themselves, because each has a deadline of its own.
   opened_.notifyAll();
   co_return status;
 }
@@ -95,7 +95,7 @@ void ClientLease::finish(Ticket& ticket) {
   }
   if (tracker_.finish(ticket.sequence) && waiting_for_room_ != 0) room_.notifyAll();
   ticket = Ticket();
-  // Now, because the program may not poll for a long time.
+  // Told at once, because the program may not poll for a long time.
   if (burst_ >= kReportedBurst && tracker_.unfinishedCount() == 0) [[unlikely]]
     tend(pacer_.nowNs());
 }
@@ -123,7 +123,7 @@ runtime::Task<void> ClientLease::renew() {
   } else if (lease.error() == Status::LeaseExpired || lease.error() == Status::BadRequest) {
     end();
   } else {
-    // Not before the lease has run out: the stub has asked until then. The next use opens another one.
+    // The lease is not renewed any more, because the stub has asked until its end. The next use opens another one.
     renew_at_ns_ = runtime::kNever;
   }
 }

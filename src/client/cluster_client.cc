@@ -106,9 +106,9 @@ Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadli
     const Status waited = co_await lease_.awaitRoom(1, deadline_ns);
     if (waited != Status::Ok) co_return waited;
   }
-  // Under another identity the call would be a new one: only if it cannot have happened before and will not any more.
-  // That is so when every attempt was refused, and only because an answered request is never delivered again
-  // (transport.h): else a copy of a refused attempt could be carried out next to the new call.
+  // Under another identity the call would be a new one. That is right only if no attempt has happened or will happen,
+  // that is, if every attempt was refused. It relies on transports, which never deliver an answered request again
+  // (transport.h): otherwise a copy of a refused attempt could be carried out next to the new call.
   if (progress.may_have_happened && !RC_MUTATION("new-identity-after-a-lapse")) co_return Status::OutcomeUnknown;
   progress.ticket = lease_.begin();
   co_return Status::Ok;
@@ -180,7 +180,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
       progress.last = Status::Shutdown;
       break;
     }
-    // What was Ok beside the call itself is not noted in `last`: there it would be the answer to the call.
+    // An Ok of what precedes the call is not noted in `last`, where it would be the answer to the call.
     if (request.isMutation()) {
       const Status prepared = co_await prepareTicket(progress, deadline_ns);
       if (prepared != Status::Ok) {
@@ -189,7 +189,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
       }
     }
     const auto place = co_await finder_.locate(request.table, hash, progress.is_stale, since_ns, deadline_ns);
-    // What was asked meanwhile may have taken the lease's time.
+    // The question to the coordinator may have taken so long that the lease has run out.
     const bool is_leased = !request.isMutation() || lease_.isCurrent(progress.ticket);
     if (place && is_leased) {
       progress.is_stale = false;
@@ -213,7 +213,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     if (reaction == Reaction::Finish) break;
     if (reaction == Reaction::Relapse) lease_.lapse(progress.ticket);
     if (reaction == Reaction::Refresh) progress.is_stale = true;
-    // Not if the next attempt asks: its question is to begin after this attempt, and after the pause.
+    // If the next attempt asks anyway, its question is to begin after this attempt and the pause, so none begins here.
     if (!progress.is_stale && backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(request.table);
     const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);
     if (!again) break;
@@ -234,7 +234,7 @@ Task<void> ClusterClient::multiRead(std::span<ReadItem> items, int64_t deadline_
 Task<void> ClusterClient::multiMutate(std::span<MutateItem> items, int64_t deadline_ns) {
   Running running(*this);
   co_await pacer_.enter();
-  // Each item is a call of its own to the masters, and only so many may be unfinished.
+  // Each item is a call of its own to the masters, and the number of unfinished calls is limited.
   constexpr size_t kAtOnce = CallTracker::kWindowMax / 4;
   for (size_t first = 0; first < items.size(); first += kAtOnce) {
     const std::span<MutateItem> some = items.subspan(first, std::min(kAtOnce, items.size() - first));

@@ -59,7 +59,7 @@ class ClusterClient {
                 const ClusterClientOptions& options);
   ClusterClient(const ClusterClient&) = delete;
   ClusterClient& operator=(const ClusterClient&) = delete;
-  /// isIdle() (checked).
+  /// Called when isIdle() (checked).
   ~ClusterClient();
 
   // ---- tables
@@ -120,7 +120,9 @@ class ClusterClient {
   void settle(PointResult& result, CallProgress& progress, bool is_mutation);
 
   struct Stats {
-    uint64_t attempts = 0;  ///< of calls that were not answered at the first
+    /// Attempts made by coroutines: all of scans and of execute(), and those of a PointCall after its first. Requests
+    /// of multi-operations are not counted.
+    uint64_t attempts = 0;
     uint64_t outcomes_unknown = 0;
   };
   const Stats& stats() const { return stats_; }
@@ -146,7 +148,7 @@ class ClusterClient {
   /// @param tried  where the last attempt went; nullptr: this is the first
   transport::TxMessage encodeAttempt(const PointRequest& request, CallProgress& progress,
                                      const TabletFinder::Place& place, const TabletCache::Owner* tried);
-  /// Notes what became of an attempt at `owner`; `result` is changed only by an answer.
+  /// Notes how an attempt at `owner` ended; `result` is changed only by an answer.
   void noteAnswer(rpc::CallResult answer, wire::Opcode kind, TabletCache::Owner& owner, CallProgress& progress,
                   PointResult& result);
   /// Pauses before the next attempt. False: there is no time for one, or the client ends.

@@ -18,7 +18,7 @@ using wire::Opcode;
 // One attempt waits at most this long for an answer, so that a coordinator that hangs does not use up a whole deadline.
 constexpr int64_t kAttemptNs = runtime::kNanosPerSecond;
 
-// Whether another attempt, at this or another coordinator, may end otherwise.
+// True if another attempt, at this or another coordinator, may end otherwise.
 bool isPassing(Status status) {
   return isRetryable(status) || status == Status::Unreachable || status == Status::SessionLost ||
          status == Status::DeadlineExceeded || status == Status::Cancelled ||
@@ -83,7 +83,7 @@ CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<
 bool CoordinatorStub::isWorthRepeating(Status status, const rpc::PeerAddress& asked) const {
   if (status == Status::Unreachable) return has_answered_ || !coordinators_.areHopeless(caller_);
   if (status != Status::Refused) return isPassing(status);
-  // In a handshake, and another one may take us; as an answer it is the last word.
+  // If the handshake was refused, another coordinator may accept this client. Refused as an answer to a call is final.
   return caller_.connection(asked).openFailure().isLasting() && !coordinators_.areHopeless(caller_);
 }
 
@@ -93,7 +93,7 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
   co_await pacer_.enter();
   Backoff backoff(retry_);
   bool may_have_happened = false;
-  bool is_behind = false;  // the last one that answered at all
+  bool is_behind = false;  // the last coordinator that answered has an older copy of its state
   for (;;) {
     if (pacer_.stopped()) {
       const bool is_known = !may_have_happened || effect == Effect::None;
@@ -114,13 +114,13 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
       co_return tells ? outcome.status : Status::OutcomeUnknown;
     }
     may_have_happened |= outcome.may_have_happened || outcome.status == Status::OutcomeUnknown;
-    // Beside it others may be named that do not answer.
+    // Coordinators that do not answer leave is_behind as it is.
     const bool is_away = outcome.status == Status::Unreachable || outcome.status == Status::SessionLost ||
                          outcome.status == Status::DeadlineExceeded;
     is_behind = outcome.status == Status::StateBehind || (is_behind && is_away);
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
-      // Whatever is stored of it goes on when there is room, and that is what whoever asked has to know.
+      // What is stored of a change goes on when there is room, so the caller has to learn this cause.
       if (outcome.status == Status::CoordinatorFull) co_return outcome.status;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
       if (is_behind) co_return Status::StateBehind;

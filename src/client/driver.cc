@@ -18,7 +18,7 @@ constexpr int64_t kSleepNsMax = 10 * runtime::kNanosPerMilli;
 
 void Driver::leave() {
   is_driven_.store(0, std::memory_order_seq_cst);
-  // A waiter counts itself before it looks whether somebody drives, so one of the two sees the other.
+  // A waiter counts itself before it looks whether a thread drives, so either it or this thread sees the other.
   if (waiters_.load(std::memory_order_seq_cst) == 0) [[likely]]
     return;
   std::lock_guard guard(mutex_);
@@ -85,7 +85,7 @@ bool Driver::waitForTurn(const std::atomic<bool>& is_done) {
 
 void Driver::drive(const std::atomic<bool>& is_done, Waited* call) {
   while (!is_done.load(std::memory_order_relaxed)) {
-    // Counted over all calls: many short ones must not put the timers off for ever.
+    // Rounds are counted over all calls: many short ones must not put the timers off for ever.
     const bool looks = ++rounds_ >= kRoundsPerLook || !gauge_.expectsSoon(kWait) || gauge_.isCrowded();
     found_ |= dispatch_.step(looks);
     if (!looks) continue;
@@ -106,7 +106,7 @@ void Driver::look(Waited* call, bool is_idle) {
     return;
   }
   if (gauge_.expectsSoon(kWait) && gauge_.goesOn(kWait, now_ns)) {
-    gauge_.offerCore(now_ns);  // cheap when nobody else wants the core; when somebody does, it may be the server
+    gauge_.offerCore(now_ns);  // cheap if no other thread wants the core; if one does, it may be the server's
     return;
   }
   if (call != nullptr && call->is_done.load(std::memory_order_relaxed)) return;

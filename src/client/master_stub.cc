@@ -14,14 +14,14 @@ void appendPadding(TxMessage& message, size_t item_bytes) {
   message.appendHead(ByteSpan(kZeros).first(alignUp(item_bytes, 8) - item_bytes));
 }
 
-// The receiver wants fixed struct and key in one piece, and all of it when that is not more than a message's head.
+// The receiver gets fixed struct and key in one piece, and a message that is not longer than a head as a whole.
 void setContiguous(TxMessage& message, uint32_t wanted_bytes) {
   message->contiguous_bytes = message->head_bytes <= wire::kHeadBytesMax ? message->head_bytes : wanted_bytes;
 }
 
 bool isDefined(Status status) { return status == Status::Ok || name(status) != "Unknown"; }
 
-// An answer without anything behind its header, as all failures may have.
+// The outcome of an answer that has nothing behind its header, as each failure may.
 PointResult bareResult(const wire::ResponseHeader& header) {
   PointResult result;
   result.is_unreadable = !isDefined(header.status);
@@ -191,7 +191,7 @@ TxMessage encodeMultiMutate(rpc::Caller& caller, ServerId target, ClientId clien
 bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts, std::span<ReadItem> items) {
   using Response = wire::MultiRead::Response;
   using ResponsePart = wire::MultiRead::ResponsePart;
-  // The head is nobody else's any more, so the parts in it may be read twice.
+  // The sender cannot change the head any more, so the parts in it may be read twice.
   const ByteSpan head = message.head();
   const size_t head_bytes = sizeof(Response) + parts.size() * sizeof(ResponsePart);
   if (head.size() < head_bytes) return false;
@@ -256,7 +256,7 @@ bool decodeScan(const RxMessage& message, TableId table, KeyHash cursor, std::ve
   wire::Scan::Response response{};
   if (!at.take(response) || response.range_last < cursor) return false;
   if (response.count > at.bytesLeft() / sizeof(wire::Scan::Part)) return false;
-  // Always forward, and not beyond the tablet that answered: else a scan would repeat or skip keys.
+  // The cursor has to move forward, and not beyond the tablet that answered: else a scan would repeat or skip keys.
   if (response.range_done == 0 && (response.next_cursor <= cursor || response.next_cursor > response.range_last)) {
     return false;
   }

@@ -31,11 +31,12 @@ struct PointResult {
   Version version = 0;
   int64_t counter = 0;       ///< of an increment
   uint32_t value_bytes = 0;  ///< of a read; the value is in `message`
-  /// The status is Corrupt because the answer made no sense; if it is not set, the server said so of the object.
+  /// True: `status` is Corrupt because the answer made no sense. False: a Corrupt is what the server says of the
+  /// object.
   bool is_unreadable = false;
   transport::RxMessage message;
 
-  /// True if it leaves open whether a mutation has happened or will happen.
+  /// True if the outcome leaves open whether a mutation has happened or will happen.
   bool isUncertain() const { return is_unreadable || status == Status::OutcomeUnknown; }
   /// Replaces `out` by the value of a successful read.
   void takeValue(std::string& out) const;

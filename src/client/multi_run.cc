@@ -64,7 +64,8 @@ Task<void> MultiRun<Item>::run() {
     }
     co_await placeParts();
     if constexpr (kIsMutation) {
-      if (generation_ != client_.lease_.generation() || !client_.lease_.client()) continue;  // it ran out meanwhile
+      // The lease may have run out meanwhile.
+      if (generation_ != client_.lease_.generation() || !client_.lease_.client()) continue;
     }
     retry_after_us_ = 0;
     sendAll();
@@ -87,7 +88,7 @@ Task<void> MultiRun<Item>::run() {
   }
 }
 
-// As for a single call: not about parts whose next attempt asks.
+// Parts whose next attempt asks anyway are left out, as in ClusterClient::continueFrom().
 template <typename Item>
 void MultiRun<Item>::inquire() {
   TableId asked;
@@ -143,7 +144,7 @@ Task<void> MultiRun<Item>::placeParts() {
   std::vector<MultiPart>& parts = scratch_->parts;
   bool in_order = true;
   uint32_t previous = 0;
-  // What the coordinator said for good of one part is the answer to the others of its table.
+  // A final answer of the coordinator about one part holds for the other parts of its table.
   TableId unknown_table;
   Status unknown_why = Status::Ok;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -165,7 +166,7 @@ Task<void> MultiRun<Item>::placeParts() {
     in_order &= parts[i].owner >= previous;
     previous = parts[i].owner;
   }
-  // A refresh for a later part may have moved an earlier one; its server will say so.
+  // A refresh for a later part may say that the tablet of an earlier part has moved; the former owner will say so, too.
   if (!in_order) {
     std::sort(parts.begin(), parts.end(), [](const MultiPart& a, const MultiPart& b) {
       return a.owner != b.owner ? a.owner < b.owner : a.item < b.item;
@@ -235,7 +236,8 @@ uint32_t MultiRun<Item>::sendNext(uint32_t first) {
   return first + call.count;
 }
 
-// Parts that are where they were are repeated as well: they wait for what they have begun.
+// True if the tablet of any part is elsewhere. The whole request is given up then, and all its parts are sent again,
+// mutations under the same identities.
 template <typename Item>
 bool MultiRun<Item>::isHopeless(void* multi_call) {
   const auto& call = *static_cast<MultiCall*>(multi_call);

@@ -16,7 +16,7 @@ class MultiRun {
   MultiRun(const MultiRun&) = delete;
   MultiRun& operator=(const MultiRun&) = delete;
 
-  /// Leaves every item with its outcome.
+  /// Runs the operation. Afterwards every item has its outcome.
   runtime::Task<void> run();
   /// Used instead of run(): sends nothing, and gives `status` to every item that run() would send.
   void refuse(Status status) {

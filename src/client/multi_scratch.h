@@ -9,7 +9,7 @@
 
 namespace ramcore::client {
 
-/// Awaitable: until a number of calls have ended.
+/// Awaitable that lasts until a number of calls have ended.
 class CallGroup final : private runtime::Job {
  public:
   CallGroup() : Job([](Job& job) { static_cast<CallGroup&>(job).handle_.resume(); }) {}

@@ -14,7 +14,7 @@ bool PointCall::start(const PointRequest& request, int64_t timeout_ns, int64_t d
     result.status = limits;
     return true;
   }
-  // Not left to the driver, which looks at the clock every some 10 us: an answer may be faster.
+  // Checked here, because the driver looks at the clock only every 10 us or so: an answer may come before.
   if (timeout_ns <= 0) [[unlikely]] {
     result.status = Status::DeadlineExceeded;
     return true;

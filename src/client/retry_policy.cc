@@ -19,11 +19,12 @@ Reaction reactionTo(Status status) {
     case Status::StaleEpoch:
     case Status::WrongServerId:
     case Status::Unreachable:
-    case Status::Refused:       // the coordinator took us: what listens there is none of its servers, theirs has left
-    case Status::WrongCluster:  // likewise: of another cluster
+    // The coordinator accepts this client, so a process that refuses it is none of its servers: the server has left.
+    case Status::Refused:
+    case Status::WrongCluster:
     case Status::SessionLost:
     case Status::Fenced:          // the server is dead and knows it; its tablets go elsewhere
-    case Status::OutcomeUnknown:  // it ended before the mutation was safe: the new owner knows
+    case Status::OutcomeUnknown:  // the server ended before the mutation was safe: the new owner knows the outcome
     case Status::Cancelled:       // the connection was dropped; the caller's own cancelling is looked at before
       return Reaction::Refresh;
     case Status::RetryLater:
@@ -43,7 +44,7 @@ Reaction reactionTo(Status status) {
 
 namespace {
 
-/// What the owner of an object says when it has carried out a call on it, or would have.
+/// True for the outcomes of a call on an object, which the owner of the object alone decides.
 bool isOutcome(Status status) {
   switch (status) {
     case Status::Ok:
@@ -67,7 +68,7 @@ Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
   // Only an answer to this very call says what became of an attempt whose own answer is missing.
   if (isOutcome(last)) return last;
   if (is_mutation && may_have_happened && !RC_MUTATION("deny-what-may-have-happened")) return Status::OutcomeUnknown;
-  // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
+  // A retryable status: there was no time for another attempt. A cause that may last keeps its own status.
   if (last == Status::NoSpace || last == Status::TooFewReplicas || last == Status::CoordinatorFull ||
       last == Status::StateBehind) {
     return last;

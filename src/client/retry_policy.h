@@ -53,7 +53,7 @@ Reaction reactionTo(Status status);
 
 /// The outcome of a call that will not be repeated any more.
 /// @param last               status of the last attempt
-/// @param is_mutation        it changes something
+/// @param is_mutation        the call changes something
 /// @param may_have_happened  an attempt went out and got no answer
 Status finalStatus(Status last, bool is_mutation, bool may_have_happened);
 

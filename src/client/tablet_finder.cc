@@ -10,13 +10,13 @@ using runtime::Task;
 
 namespace {
 
-// A coordinator that does not answer for so long is asked by the next question.
+// A question in the background ends after this time, and the next one may be asked.
 constexpr int64_t kInquiryNs = 2 * runtime::kNanosPerSecond;
-// Answers that are older say nothing about how often to ask now.
+// After this time without a question the growing pauses begin anew: older answers do not say how often to ask.
 constexpr int64_t kPaceMemoryNs = 1 * runtime::kNanosPerSecond;
-// The pause is at least so many times what the answer took, up to kPauseNsMax.
+// The pause is at least this many times as long as the answer took, up to kPauseNsMax.
 constexpr int64_t kPausesPerAnswer = 10;
-// With a clock that is a few percent slow, the look whether it is time, and the way: half a second.
+// This pause on a clock that is a few percent slow, the next look and the round trip together take half a second.
 constexpr int64_t kPauseNsMax = 450 * runtime::kNanosPerMilli;
 
 }  // namespace
@@ -58,7 +58,7 @@ Task<Status> TabletFinder::refresh(TableId table, int64_t since_ns, int64_t dead
   }
   notePace(refresh, has_changed);
   refresh.outcome = map.status();
-  // What failed because this caller's time was over says nothing to the others.
+  // A failure is no answer for the other calls: perhaps only the time of this one was over.
   if (!map && map.status() != Status::NoSuchTable) refresh.started_ns = INT64_MIN;
   refresh.is_running = false;
   refresh.done.notifyAll();
@@ -66,7 +66,7 @@ Task<Status> TabletFinder::refresh(TableId table, int64_t since_ns, int64_t dead
 }
 
 // While a dead server is recovered thousands of clients ask. Each asks the less often the longer nothing changes, and
-// the longer the coordinator takes to answer: together they leave it most of its time.
+// the longer the coordinator takes to answer. So together they leave the coordinator most of its time.
 void TabletFinder::notePace(Refresh& refresh, bool has_changed) {
   if (has_changed) refresh.pace = Backoff(paceOfQuestions());
   const int64_t now_ns = pacer_.nowNs();
@@ -93,7 +93,8 @@ void TabletFinder::inquire(TableId table) {
 
 Task<void> TabletFinder::inquireOnce(TableId table) {
   ++inquiries_;
-  // Whoever looks for calls that wait for long does not expect others to begin meanwhile.
+  // isElsewhere() is called while a Connection walks its list of calls (Connection::look). The question must not start
+  // a call in there, so it begins with the next job.
   co_await runtime::resumeOn(pacer_.executor());
   const int64_t now_ns = pacer_.nowNs();
   [[maybe_unused]] const Status status = co_await refresh(table, now_ns, addNs(now_ns, kInquiryNs));

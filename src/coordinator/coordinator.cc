@@ -34,9 +34,10 @@ struct Coordinator::State {
   ChangeHistory history;
   const uint64_t given_up_change;
   const std::function<void()> on_behind;
-  bool has_begun = false;  ///< the parts have
+  bool has_begun = false;  ///< start() or resume() was called on the parts
   bool stores_missing = false;
-  bool has_more_missing = false;  ///< noted, and not stored: since that began, or because it failed
+  /// A missing change was noted that is not stored: it came while others were being stored, or storing failed.
+  bool has_more_missing = false;
   bool told_behind = false;
   Membership membership;
   ClientLeases clients;
@@ -56,7 +57,7 @@ Coordinator::Coordinator(const Environment& environment, const CoordinatorOption
     : state_(std::make_unique<State>(environment, options)) {
   state_->service.addTo(environment.dispatch.services());
   state_->service.gate().setOnMissing([this](ServerId server, ChangeRef missing) {
-    // What else arrives in this round is not answered any more either.
+    // Requests that arrive later in this round are refused, too.
     state_->service.gate().close(Status::StateBehind);
     const bool is_new = state_->history.noteMissing(missing);
     if (is_new || state_->has_more_missing) endForMissing(*state_, server).detach();
@@ -130,15 +131,15 @@ runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
   if (state.stores_missing) co_return;
   state.stores_missing = true;
   Status stored = Status::Ok;
-  // What others name meanwhile is stored together.
+  // Changes that servers name meanwhile are stored with the next commit.
   while (state.has_more_missing && stored == Status::Ok) {
     state.has_more_missing = false;
     stored = co_await state.history.storeMissing();
   }
   state.stores_missing = false;
-  // Whoever names it again has it tried again.
+  // If storing failed, it is tried again when a server names a missing change again.
   if (stored != Status::Ok) state.has_more_missing = true;
-  // Once: those who name more of them would fill the log. The next start says all that is missing.
+  // Traced once: servers go on naming missing changes, and would fill the log. The next start says what is missing.
   if (state.told_behind || state.journal.stopping()) co_return;
   state.told_behind = true;
   state.trace.error(state.history.describeMissing() + (server ? ", says server " + std::to_string(server.value) : "") +

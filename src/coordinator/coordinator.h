@@ -60,7 +60,7 @@ class Coordinator {
     uint64_t tablets = 0;
     uint64_t clients = 0;
     uint64_t servers_to_recover = 0;  ///< dead servers whose tablets are not back
-    // In this life of the coordinator:
+    // Since this process started:
     uint64_t servers_recovered = 0;  ///< dead servers of which tablets were brought back, and nothing is left to do
     uint64_t tablets_recovered = 0;
     /// Attempts given up because replicas found no storage frames on other servers.

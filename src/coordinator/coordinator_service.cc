@@ -17,7 +17,7 @@ using rpc::Request;
 using transport::Role;
 using wire::Opcode;
 
-// Masters in one request of a backup, which has replicas of not nearly so many.
+// Masters in one CheckMasters request. A backup has replicas of far fewer.
 constexpr int kMastersCheckedMax = 4'096;
 // @param server  nullptr: there is no record of it
 control::MasterStanding standingOf(const Server* server, bool is_still_to_come) {
@@ -86,13 +86,14 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
                                         wire::changeOf(message.heard()));
   if (heard != Status::Ok) co_return refuse(std::move(request), heard);
   if (!gate_.isOpen()) co_return refuse(std::move(request), gate_.state());
-  // Ids are those of one cluster: the storage of another one would prove the death of somebody who lives.
+  // Ids are valid in one cluster only. The storage of a server of another cluster would seem to prove that a living
+  // server of this cluster is dead.
   const ClusterId cluster = services_.journal.store().cluster();
   const ClusterId former_cluster(message.former_cluster());
   if ((message.former_id() != 0 || former_cluster) && former_cluster != cluster) {
     co_return refuse(std::move(request), Status::WrongCluster);
   }
-  // It has said what it has heard; others may know more.
+  // This server has named the latest change that it has heard of. Other servers may know later ones.
   services_.membership.noteSpoken(ServerId(message.former_id()));
   if (!services_.membership.isSettled()) co_return refuse(std::move(request), Status::RetryLater);
   Server server;
@@ -140,7 +141,8 @@ void CoordinatorService::renewServer(Request request) {
   response.set_membership(services_.membership.version());
   response.set_start(services_.history.start());
   response.set_clock_ns(services_.journal.nowNs());
-  // Before, it would follow what may be an older copy, and take the right state for one when that is back.
+  // An older copy must not hand out its changes before it is found out: the server would keep such a change, and would
+  // take the right state, once that is back, for an older copy, because it lacks the change.
   if (services_.membership.isSettled()) {
     wire::fillChange(services_.history.latest(), *response.mutable_change());
   }
@@ -230,8 +232,9 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
   control::OpenClientRequest message;
   const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
-  // Nothing can be changed in a cluster without servers, and one that never had any is mostly an empty directory in the
-  // place of the right one: a client that got its identity there could not go on with the right one.
+  // A cluster that never had servers is mostly an empty directory in the place of the right one. A client that got its
+  // identity there could not go on with the right one. It loses nothing by waiting: without servers nothing can be
+  // changed.
   if (!services_.membership.hasHadServers()) co_return refuse(std::move(request), Status::RetryLater);
   const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
   const Status given = gate_.unlessBehind(opened.status);
@@ -268,7 +271,7 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
   Journal::Running running(services_.journal);
   control::CreateTableRequest message;
   Status received = gate_.receiveSettled(request, message);
-  // A level of a newer client's.
+  // A newer client may ask for a level that is not known here.
   const bool is_level =
       message.durability() == control::DURABILITY_BUFFERED || message.durability() == control::DURABILITY_SYNC;
   if (received == Status::Ok && !is_level) received = Status::BadRequest;
@@ -313,7 +316,7 @@ void CoordinatorService::getTablets(Request request) {
   const Table* wanted = !message.table_name().empty() ? services_.map.findTable(message.table_name())
                                                       : services_.map.findTable(TableId(message.table()));
   if (!all && (wanted == nullptr || wanted->state != TableState::Ready)) {
-    // A table that is on its way: the asker may try again and find it.
+    // If the table is being created, the caller may ask again and find it.
     const bool soon = wanted != nullptr && wanted->state == TableState::Creating;
     return refuse(std::move(request), soon ? Status::RetryLater : Status::NoSuchTable);
   }

@@ -15,7 +15,7 @@ namespace control = wire::control;
 using rpc::Request;
 using transport::Role;
 
-// What one server says of itself: some numbers, and the names of its transports. Beside them it may list sessions.
+// Bounds of what one server says about itself: some numbers and the names of its transports; and its list of sessions.
 constexpr size_t kStateBytesMax = 1'024;
 constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSessionBytesMax;
 // The share of an answer that the lists of sessions of all servers together may take: the rest is for tables and
@@ -23,7 +23,7 @@ constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSession
 constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
 // Elements of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
-// With all that is listed about them they leave the answer short enough.
+// Recoveries in one answer. With all that is listed about so many the answer is still short enough.
 constexpr int kRecoveriesMax = 64;
 
 void fillRecovery(const RecoveryReport& report, const Membership& membership, control::RecoveryStatus& out) {
@@ -62,7 +62,7 @@ void fillSilence(const Membership::SilentServer& silent, const Membership& membe
       return out.set_wait(control::SILENCE_WAIT_ROOM);
     case SilenceMeans::Nothing:
     case SilenceMeans::TooShort:
-    case SilenceMeans::Death:  // at once
+    case SilenceMeans::Death:  // the verdict comes at once
       return out.set_wait(control::SILENCE_WAIT_SHORT);
   }
 }
@@ -74,9 +74,9 @@ runtime::Task<void> StatusService::clusterStatus(Request request) {
   control::ClusterStatusRequest message;
   const Status received = services_.gate.receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
-  // Where clients come from is nothing that other clients need to know.
+  // Sessions show where clients come from. Only admins need to know that.
   const bool lists_sessions = message.lists_sessions() && request.peerRole() == Role::Admin;
-  // All servers at once; those that are slow or away are left out.
+  // All servers are asked at once. Servers that are slow or away are left out.
   const std::vector<ServerId> asked = services_.membership.heardServers();
   std::vector<control::ServerStateResponse> states(asked.size());
   std::vector<runtime::Task<Status>> calls;
@@ -88,9 +88,9 @@ runtime::Task<void> StatusService::clusterStatus(Request request) {
   for (size_t i = 0; i < asked.size(); ++i) {
     const Status answered = co_await calls[i];
     if (answered != Status::Ok) continue;
-    // What each tablet gets is for balancing, not for the status, where all of it together would be too long.
+    // The numbers of each tablet are for balancing. In the status, those of all servers together would be too long.
     states[i].clear_tablets();
-    // No server speaks for another one, or makes the answer too long for what the others say.
+    // An answer under another server's id is left out, and so is one that would take the room of the others' answers.
     if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax + kListedBytesMax) continue;
     listed_bytes += states[i].ByteSizeLong();
     if (!lists_sessions || listed_bytes > kAllListedBytesMax) {

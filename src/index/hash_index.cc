@@ -57,7 +57,8 @@ Outcome<std::unique_ptr<HashIndex>> HashIndex::open(const IndexConfig& config, r
 
 HashIndex::HashIndex(const IndexConfig& config, std::unique_ptr<IndexMemory> memory, runtime::Rcu& rcu)
     : table_(memory->buckets(), memory->overflowLines(), config.initial_buckets_log2),
-      // A stripe is chosen by bits that all buckets of one split family share, so there are no more than first buckets.
+      // A stripe is chosen by bits that all buckets of one split family share, so there are at most as many stripes as
+      // first buckets.
       stripes_(std::min(config.stripes_log2, config.initial_buckets_log2)),
       // A split reads the tag bit above those that number the bucket, so the tag bounds the table.
       splitter_({table_, stripes_, pool_, entries_},
@@ -216,8 +217,8 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
 
 // ---- Maintenance
 
-// The first split comes when the first buckets have six entries on average, so that no page of theirs is untouched;
-// before, a table that was opened large may be nearly empty.
+// Buckets count as filled from the first split on: then the first buckets have six entries on average, so no page of
+// theirs is untouched. Before that, a table that was opened large may be nearly empty.
 uint64_t HashIndex::filledBuckets() const {
   const uint64_t buckets = table_.size().bucketCount();
   return buckets > uint64_t{1} << table_.tagShift() ? buckets : 0;
@@ -226,7 +227,8 @@ uint64_t HashIndex::filledBuckets() const {
 uint64_t HashIndex::maintainMemory() {
   const uint64_t buckets = table_.size().bucketCount();
   const uint64_t lines_touched = pool_.touched();
-  // Not a page at a time, or steady growth would leave nothing for what comes second.
+  // Pre-faulting is due for many pages at a time. If it were due for each page, steady growth would keep the collapse
+  // below from ever coming.
   if (memory_->prefaultIsDue(buckets, lines_touched)) return memory_->prefault(buckets, lines_touched);
   return memory_->collapse(filledBuckets(), lines_touched);
 }

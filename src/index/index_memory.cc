@@ -75,7 +75,7 @@ uint64_t IndexMemory::prefaultPart(Part& part, uint64_t used_bytes) {
   const uint64_t populated = part.populated_bytes.load(std::memory_order_relaxed);
   const uint64_t wanted = std::min(part.bytes, alignUp(used_bytes, kPageBytes) + step);
   if (populated >= wanted) return 0;
-  // From the kernel's view pages already in use cost nothing to populate again; start at the page in use.
+  // Begins at the page in use: populating pages that are in use already costs nothing.
   const uint64_t from = std::max(populated, used_bytes / kPageBytes * kPageBytes);
   const uint64_t bytes = std::min(wanted - from, step + kPageBytes);
   madvise(part.base + from, bytes, MADV_POPULATE_WRITE);
@@ -88,7 +88,7 @@ uint64_t IndexMemory::prefault(uint64_t buckets_used, uint64_t lines_touched) {
          prefaultPart(line_part_, lines_touched * sizeof(Line));
 }
 
-// Half a step, so that a growing index asks once for many pages.
+// Due when less than half a step is left, so that a growing index asks once for many pages.
 bool IndexMemory::isPartDue(const Part& part, uint64_t used_bytes) {
   const uint64_t wanted = std::min(part.bytes, used_bytes + stepBytes(used_bytes) / 2);
   return part.populated_bytes.load(std::memory_order_relaxed) < wanted;
@@ -103,8 +103,8 @@ uint64_t IndexMemory::collapsePart(Part& part, uint64_t used_bytes) {
   const uint64_t from = part.collapsed_bytes.load(std::memory_order_relaxed);
   std::byte* const region = part.base + from;
   RC_CHECK(reinterpret_cast<uintptr_t>(region) % kHugePageBytes == 0);
-  // Advice, both: the first lets the kernel's daemon do what the second could not do at once. It is not asked twice, or
-  // a machine without free huge pages would be asked for ever.
+  // Both calls are advice: the first lets the kernel's daemon do later what the second could not do at once. The kernel
+  // is not asked twice for the same memory: otherwise it would be asked for ever if there are no free huge pages.
   madvise(region, kHugePageBytes, MADV_HUGEPAGE);
   madvise(region, kHugePageBytes, kAdviceCollapse);
   part.collapsed_bytes.store(from + kHugePageBytes, std::memory_order_relaxed);

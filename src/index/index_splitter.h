@@ -37,7 +37,7 @@ class IndexSplitter {
     LinePool& pool;
     const std::atomic<uint64_t>& entries;  ///< how many the index has
   };
-  /// @param buckets_max  the table does not get more
+  /// @param buckets_max  the most buckets that the table ever has
   IndexSplitter(const Parts& parts, uint64_t buckets_max) : parts_(parts), buckets_max_(buckets_max) {}
 
   /// To be called after an insert: splits buckets if the table has too many entries for them. Waits for no lock.

@@ -11,7 +11,7 @@ uint64_t bookkeepingBytes(const LogConfig& config) {
   constexpr uint64_t kTombstonesPart = 16;
   // Assumes keys of 16 bytes.
   constexpr uint64_t kTombstoneBytes = alignedTombstoneBytes(16);
-  // With what finds it by its id, lists it and names it in digests.
+  // A segment, and what finds it by its id, lists it and names it in digests.
   constexpr uint64_t kSlotBytes = sizeof(Segment) + 128;
   const uint64_t segments = config.memory_bytes / config.segment_bytes;
   const uint64_t tombstones = config.memory_bytes / kTombstonesPart / kTombstoneBytes;

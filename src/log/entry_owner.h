@@ -5,8 +5,8 @@
 
 namespace ramcore::log {
 
-/// What the log asks its owner: the component that gives the entries of the log a meaning. Implemented by the master.
-/// Called from cleaner steps and from the log's maintenance, never with a lock of the log held.
+/// What the log asks its owner: the component that gives the entries of the log a meaning. Implemented by
+/// store::ObjectStore. Called from cleaner steps and from the log's maintenance, never with a lock of the log held.
 class EntryOwner {
  public:
   virtual ~EntryOwner() = default;

@@ -11,7 +11,7 @@ void JoiningSegments::noteRoll(SegmentId request, SegmentId head) {
   wanted_roll_ = std::max(wanted_roll_, request);
 }
 
-// One of them: others that join may have asked for the same.
+// Erases one request only: other side logs may have asked for the same head.
 void JoiningSegments::forgetRoll(SegmentId request) {
   const auto own = std::find(rolls_.begin(), rolls_.end(), request);
   if (own != rolls_.end()) rolls_.erase(own);
@@ -29,7 +29,7 @@ void JoiningSegments::add(std::span<Segment* const> joining, SegmentId request) 
 
 JoiningSegments::TakenBack JoiningSegments::takeBack(std::span<Segment* const> joining, SegmentId request,
                                                      const NextHead& next) {
-  const void* const holder = joining.data();  // a side log's own; others may have asked for the same head
+  const void* const holder = joining.data();  // identifies the side log; `request` may be that of others, too
   bool is_listed = false;
   bool is_late = next.head >= request;
   for (const Segment* segment : joining) {
@@ -64,7 +64,7 @@ void JoiningSegments::noteListed(const Segment& next) {
 }
 
 void JoiningSegments::noteOpened() {
-  // For a side log that is being taken back it is too late now, or its next takeBack() sets this again.
+  // A side log that was being taken back comes too late, or its next takeBack() sets this again.
   held_by_ = nullptr;
   for (Segment* segment : segments_) segment->membership().is_joining = !segment->membership().first_head;
   std::erase_if(segments_, [](const Segment* segment) { return !segment->membership().is_joining; });

@@ -7,7 +7,7 @@
 namespace ramcore::log {
 namespace {
 
-// The pairs that are counted out in one hold of the lock of the head: some 10 us if none of them is in a cache.
+// How many pairs are counted out while the log's lock is held once: some 10 us if none of them is in a cache.
 constexpr uint32_t kTombstonesPerHold = 16;
 
 }  // namespace
@@ -16,7 +16,7 @@ void LiveCounts::markDead(EntryRef ref) {
   RC_DCHECK(view(ref).type() != EntryType::Tombstone);
   const EntryView entry = view(ref);
   Segment* const named = isDamaged(entry.state()) ? nullptr : namedBy(entry);
-  // Without the lock: an entry that names no segment leaves no tombstone due.
+  // No lock is needed: an entry that names no segment leaves no tombstone due.
   if (named == nullptr && !isDamaged(entry.state())) return countOut(ref, 0);
   pool_.tombstones().prepare();
   LogGuard guard(lock_);
@@ -28,8 +28,8 @@ void LiveCounts::markAcknowledged(EntryRef ref) {
   RC_CHECK_MSG(segment != nullptr, "an object whose result is needed is alive");
   const EntryView entry = view(ref);
   if (!isDamaged(entry.state()) && !(entry.type() == EntryType::Object && entry.carriesResult())) {
-    // The entry is damaged, and that was not noticed before. What is not committed cannot be looked at: the result
-    // counts as needed until the segment goes, or the entry is moved.
+    // The entry is damaged, and that was not noticed before. Bytes that are not committed cannot be looked at: the
+    // result counts as needed until the segment goes, or the entry is moved.
     const uint32_t offset = segment->offsetOf(ref);
     if (offset >= segment->committedBytes()) return;
     uint32_t next = 0;
@@ -101,8 +101,8 @@ void LiveCounts::countLive(Segment& segment, const EntryView& entry, EntryRef de
   Segment* const named_by_dead = namedBy(view(dead));
   pool_.tombstones().prepare();
   LogGuard guard(lock_);
-  // Looked up under the lock and not before: the dead entry may lie in a copy that takes the place of its original
-  // meanwhile.
+  // The named segment is looked up under the lock and not before: meanwhile the copy in which the dead entry lies may
+  // take the place of its original.
   Segment& named = segmentNamedFor(dead);
   if (entry.type() == EntryType::Tombstone) {
     countTombstone(segment, named, bytes);

@@ -40,7 +40,7 @@ class LiveCounts {
 
   // For appends at the head.
 
-  /// Counts an entry that was placed in the head, but for the sum of the live bytes (addLive).
+  /// Counts an entry that was placed in the head, except in the sum of the live bytes (addLive).
   /// @param bytes  its length
   void countAppended(Segment& segment, const EntryInput& input, uint32_t bytes) RC_REQUIRES(kLogLock);
   /// Counts what dies by an entry that was placed in the head: the entry has a `dead`.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What every append counts, and every death: inline, because it runs under the lock of the log.
+/// The counting for every append and every death: inline, because it runs under the lock of the log.
 
 #include "log/live_counts.h"
 
@@ -101,13 +101,13 @@ inline void LiveCounts::countLoss(EntryRef ref, bool is_acknowledged, int64_t du
   countParts(segment, entry.type(), entry_bytes, {.all = -bytes.all, .results = -bytes.results});
 }
 
-/// As countOut(), for an entry that may name a segment. If that segment is still there, something has to go on keeping
-/// dead what the entry kept dead in it: the cleaner writes a tombstone when it drops the entry.
+/// As countOut(), for an entry that may name a segment. If that segment is still there, the entries in it that were
+/// kept dead by this one have to stay dead: a tombstone becomes due, which the cleaner writes when it drops the entry.
 /// @param named  namedBy() the entry, asked before the lock was taken
 inline void LiveCounts::countDead(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
-  // The lengths of a damaged entry say nothing. All of it is counted when they do again (release()), which is before
-  // its segment is cleaned.
+  // The lengths of a damaged entry mean nothing. The death is counted when the entry has been restored (release()),
+  // which is before its segment is cleaned.
   if (isDamaged(entry.state())) return integrity_.noteDied(ref);
   countOut(ref, countDue(ref, named));
 }

@@ -18,10 +18,10 @@ class LiveLimit {
   LiveLimit(const SegmentPool& pool, const LogStats& stats);
 
   /// True if a write of `bytes` would not exceed the limit of live bytes. Inline, because every write asks; far below
-  /// the limit that is all.
+  /// the limit one comparison is all.
   bool hasSpaceFor(uint64_t bytes) const {
-    // Counts the tombstones that would become alive if everything were removed, too, or a full memory could not take
-    // the removes.
+    // succeeded_bytes are the tombstones that would be due if everything were removed. They count as well, or a full
+    // memory could not take the removes.
     const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) +
                          stats_.succeeded_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
     return live <= static_cast<int64_t>(least_live_bytes_max_) || isBelowMax(live);

@@ -56,11 +56,11 @@ size_t Log::reclaim(uint64_t now_ns) {
   return reclaimed.waiting_count;
 }
 
-/// A segment of a side log that joins is cleaned at once where memory is full: the head with which it joins may be
-/// waiting for the memory. Where that head may find no places on backups, the segment is left alone until its head is
-/// there, because the side log may have to be taken back, which is too late once a pass may have it
-/// (`SegmentMembership::stays`). The slots are looked at in slices, because appends wait for the lock; each segment is
-/// judged by itself.
+/// A segment of a side log that is still joining may be cleaned at once: in a full memory the head with which it joins
+/// may be waiting for memory. While the replicator is short of places, that head may find none; then the segment is not
+/// listed before the head is there. The reason is that the side log may have to be taken back, which is too late once a
+/// pass may have the segment (`SegmentMembership::stays`). The slots are looked at in slices, because appends wait for
+/// the lock; each segment is judged by itself.
 void Log::listCleanable(std::vector<Segment*>& segments) {
   constexpr uint32_t kSlotsPerHold = 64;
   const bool is_short = environment_.replicator.isShortOfPlaces();
@@ -93,7 +93,7 @@ void Log::segmentLacksPlaces(SegmentId id, bool lacks) {
 
 void Log::segmentClosed(SegmentId id) {
   Segment* const segment = pool_.find(id);
-  if (segment != nullptr) heads_.noteClosed(*segment);  // else a private one that was dropped meanwhile
+  if (segment != nullptr) heads_.noteClosed(*segment);  // else it was private and was dropped meanwhile
 }
 
 void Log::segmentUnsound(const Segment& segment, uint32_t offset_bytes) {

@@ -129,10 +129,10 @@ class Log final : public ReplicationEvents {
   const LogIdentity& identity() const { return own_entries_.identity(); }
   LogStats& stats() { return stats_; }
   const LogStats& stats() const { return stats_; }
-  /// What is known of damage in the memory.
+  /// The damage that is known in the memory.
   Integrity& integrity() { return integrity_; }
   const Integrity& integrity() const { return integrity_; }
-  /// What is durable and flushed, and waiting for it.
+  /// Up to where the log is durable and flushed, and waiting for that.
   LogDurability& durability() { return durability_; }
   const LogDurability& durability() const { return durability_; }
   /// How many live bytes there may be.
@@ -141,15 +141,15 @@ class Log final : public ReplicationEvents {
 
   // For side logs and the cleaner.
 
-  /// What lives and what does not.
+  /// The counts of live bytes.
   LiveCounts& counts() { return counts_; }
   /// The present head, the next one, and requests for heads.
   LogHeads& heads() { return heads_; }
-  /// What is in the log.
+  /// Which segments are in the log.
   LogMembers& members() { return members_; }
   /// Segments with one writer, which are not in the log yet.
   PrivateSegments& privateSegments() { return private_segments_; }
-  /// Other memory for segments of the log.
+  /// Moves segments of the log to other memory.
   SegmentCopies& copies() { return copies_; }
   /// Grace periods.
   const SegmentSettling& settling() const { return settling_; }
@@ -174,10 +174,10 @@ class Log final : public ReplicationEvents {
   LogStats stats_;
   SegmentPool pool_;
   Integrity integrity_{pool_, stats_};
-  // Appends take it exclusively: what every read looks at (durability_) is not on its line.
+  // Appends take this lock exclusively. Every read looks at durability_, so that lies on another cache line.
   alignas(64) LogLock lock_;
 
-  // Each is followed by those that use it.
+  // Each part is followed by the parts that use it.
   alignas(64) LogDurability durability_;
   LiveLimit limit_;
   LiveCounts counts_;

@@ -30,15 +30,15 @@ constexpr uint32_t kCopyUnderLockBytesMax = 1024;
 struct LogAppender::Prepared {
   uint32_t total = 0;
   std::array<uint32_t, kGroupEntriesMax> bytes;
-  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< what the dead entry names, where the entry has a `dead`;
-                                                         ///< see LiveCounts::countDead
+  /// For entries with a `dead`: the segment that the dead entry names; see LiveCounts::countDead.
+  std::array<Segment*, kGroupEntriesMax> named_by_dead;
 };
 
 struct LogAppender::Reservation {
   Segment* segment = nullptr;
-  bool waits = false;        ///< refused, and there is a head that may take it soon
+  bool waits = false;        ///< refused, but another head may take the group soon
   bool copied = false;       ///< the bytes are in place and committed (or behind an open reservation)
-  uint32_t ring_number = 0;  ///< if not copied
+  uint32_t ring_number = 0;  ///< used if not copied
   Appended appended;
 };
 
@@ -153,7 +153,7 @@ void LogAppender::finish(Reservation& reservation, std::span<const EntryInput> g
   DurableWaiters ready;
   {
     LogGuard guard(lock_);
-    // A head does not change while reservations are open, so this is the one it was made in.
+    // A head does not change while reservations are open, so this is the head that the reservation was made in.
     const uint32_t committed = heads_.ring().finish(reservation.ring_number);
     if (committed != 0) {
       heads_.commit(committed);

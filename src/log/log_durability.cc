@@ -23,8 +23,8 @@ bool LogDurability::notifyDurable(LogPosition position, DurableWaiter& waiter) {
   bool is_news = false;
   {
     LogGuard guard(lock_);
-    // Asked again under the lock, under which refresh() takes waiters out: a waiter that came too late would
-    // never be called.
+    // Checked again under the lock, under which refresh() takes waiters out: a waiter that is inserted after refresh()
+    // has passed its position would never be called.
     if (isDurable(position)) return false;
     failed = failed_.load(std::memory_order_relaxed);
     if (failed == Status::Ok) {

@@ -9,8 +9,8 @@
 
 namespace ramcore::log {
 
-/// What of a log is durable, and flushed, up to where, and who waits for it; and whether the log has failed, because
-/// then nobody may wait any more.
+/// Knows up to which positions a log is durable and flushed, and the waiters for such positions. It also knows whether
+/// the log has failed, because then no caller may wait any more.
 ///
 /// Threads: any. The positions are read with one load. Requests and waiters are guarded by the lock of the log.
 /// Replicator and waiters are called without locks.
@@ -61,7 +61,7 @@ class LogDurability {
   void fail(Status status) RC_EXCLUDES(kLogLock);
   /// Notes how far the head and its predecessor are durable and flushed now.
   /// @param closing  the predecessor, as long as it is not closed everywhere; or nullptr
-  /// @param ready  is added the waiters that have to be called, without the lock
+  /// @param ready  the waiters that have to be called, without the lock, are added to it
   void refresh(const Segment* head, const Segment* closing, DurableWaiters& ready) RC_REQUIRES(kLogLock);
   /// Notes that `head` is committed up to `offset`, in a log in which that is durable at once. Waiters are called by
   /// refresh() only. Inline, because every append calls it.

@@ -48,7 +48,7 @@ void LogHeads::endPass() {
   maintain();
 }
 
-// What comes from other servers: it joins with a new head, and can be taken back before that.
+// Tablets from other servers: their side logs join with a new head, and can be taken back before it is open.
 
 SegmentId LogHeads::requestHeadToJoin() {
   SegmentId request;
@@ -59,7 +59,7 @@ SegmentId LogHeads::requestHeadToJoin() {
     if (isHeadUntouched()) fresh = head_->id();
     if (next_ != nullptr) next = next_->id();
   }
-  // Outside of the lock: all slots are looked at. What is opened meanwhile comes after this call.
+  // Outside of the lock, because all slots are looked at. A segment that is opened meanwhile comes after this call.
   if (fresh && hasNewer(fresh, next)) fresh = {};
   {
     LogGuard guard(lock_);
@@ -76,8 +76,8 @@ SegmentId LogHeads::noteJoinRoll() {
   return request;
 }
 
-// A next head that nobody else wants gives back its places. If it is open by then it stays, and is the next one that is
-// needed; so it does no harm to come too late.
+// If nothing else needs the next head, it is withdrawn and gives its places on backups back. If it is open already, it
+// stays and serves the next need for a head, so a call that comes too late does no harm.
 void LogHeads::cancelHeadToJoin(SegmentId request) {
   {
     LogGuard guard(lock_);
@@ -87,12 +87,14 @@ void LogHeads::cancelHeadToJoin(SegmentId request) {
   maintain();
 }
 
-/// A head that was opened now would say no more, unless hasNewer().
+/// Whether the present head holds nothing but its own entries and has refused nothing. If also !hasNewer(), a new head
+/// would cover no more than this one.
 bool LogHeads::isHeadUntouched() const {
   return head_ != nullptr && !head_full_ && head_->cursor().offset == head_->membership().own_bytes;
 }
 
-/// A head that was opened now would be above more segments that hold something.
+/// Whether a segment that is in use, other than `next`, has a higher id than `head`. Then only a new head is newer than
+/// all segments.
 /// @param next  the next head, which holds nothing; or none
 bool LogHeads::hasNewer(SegmentId head, SegmentId next) const {
   for (uint32_t i = 0; i < parts_.pool.slotCount(); ++i) {
@@ -140,7 +142,7 @@ bool LogHeads::takeBack(std::span<Segment* const> joining, SegmentId roll) {
 
 /// @param is_short  the replicator is short of places
 bool LogHeads::mayUseSmallHead(bool is_short) const {
-  // Without a head nothing can be recovered, and the storage may be full of what waits for recovery.
+  // Without a head nothing can be recovered, and the storage may be full of replicas that wait for a recovery.
   if (head_ == nullptr) return is_short;
   if (head_->id() < rolls_.wantedForPass()) return true;
   // A side log may have taken the memory that the head needs by which it joins, and until it has joined the cleaner
@@ -151,8 +153,8 @@ bool LogHeads::mayUseSmallHead(bool is_short) const {
 }
 
 void LogHeads::maintain() {
-  // One thread works; calls that come meanwhile only raise the counter, and the working thread goes round again. That
-  // covers reentrant calls, too: replicators report from inside our own calls.
+  // One thread works; calls that come meanwhile only raise the counter, and the working thread goes round again.
+  // Reentrant calls are covered, too: replicators report from inside our own calls.
   if (maintain_requests_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
   uint32_t seen = 0;
   do {
@@ -228,13 +230,15 @@ void LogHeads::prepareNext() {
     next_preparing_ = false;
     next_withdrawn_ = false;
   }
-  // Only when next_ is set: the replicator may report from inside this call, and reports about other heads are ignored.
+  // Called after next_ was set: the replicator may report from inside this call, and reports about other heads are
+  // ignored.
   parts_.replicator.open(*next);
 }
 
 Segment* LogHeads::allocateNext(bool may_use_small_head, bool is_short) {
   Segment* next = nullptr;
-  // Where another head has just found no place on backups, a small one finds some: they are kept for small heads.
+  // When the replicator is short of places, another head may find none on backups. A small head finds those that are
+  // kept for small heads.
   if (may_use_small_head && is_short) {
     next = parts_.pool.allocate(SegmentKind::SmallHead, takeId());
   }
@@ -244,7 +248,7 @@ Segment* LogHeads::allocateNext(bool may_use_small_head, bool is_short) {
   return next;
 }
 
-/// Writes what a head begins with.
+/// Writes the entries that a head begins with: header, digest and safe version.
 void LogHeads::writeDigest(Segment& next) {
   LogDigestPayload digest{};
   {
@@ -257,8 +261,9 @@ void LogHeads::writeDigest(Segment& next) {
   parts_.own_entries.writeHeader(next);
   const std::array<ByteSpan, 2> digest_pieces{bytesOf(digest), std::as_bytes(members)};
   parts_.own_entries.write(next, EntryType::LogDigest, digest_pieces);
-  // Read after the digest was decided: for each tombstone that the cleaner dropped in a segment that leaves with this
-  // digest, EntryOwner::dropped() was called before the segment was listed as leaving, and has raised the safe version.
+  // The safe version is read after the digest was decided: for each tombstone that the cleaner dropped in a segment
+  // that leaves with this digest, EntryOwner::dropped() was called before the segment was listed as leaving, and has
+  // raised the safe version.
   const SafeVersionPayload safe_version = parts_.owner.safeVersion();
   const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
   parts_.own_entries.write(next, EntryType::SafeVersion, safe_pieces);
@@ -311,7 +316,8 @@ void LogHeads::noteWithdrawn(SegmentId id) {
   maintain();
 }
 
-/// The segment with this id, if it is the head, or the former head that is not closed everywhere yet; else nullptr.
+/// Finds the segment with this id, if it is the head, or the former head that is not closed everywhere yet; else
+/// nullptr.
 Segment* LogHeads::openHead(SegmentId id) const {
   if (head_ != nullptr && head_->id() == id) return head_;
   return closing_ != nullptr && closing_->id() == id ? closing_ : nullptr;
@@ -354,8 +360,8 @@ void LogHeads::noteClosed(Segment& segment) {
     parts_.settling.setClosed(segment);
     if (&segment == closing_) {
       closing_ = nullptr;
-      // Not before: while the former head was open somewhere, a recovery could end with it, and its digest still lists
-      // the segments that have left.
+      // The segments that have left are unlinked only here: while the former head was open somewhere, a recovery could
+      // end with it, and its digest still lists them.
       parts_.members.unlinkLeft(head_->id(), freed);
       refreshDurable(ready);
     }

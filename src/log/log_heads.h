@@ -72,8 +72,8 @@ class LogHeads {
   /// @return true: the segments are private again. False: not yet; or too late, because a head that lists them is open
   ///         or the cleaner may have begun with them: then it stays false
   bool takeBack(std::span<Segment* const> joining, SegmentId roll) RC_EXCLUDES(kLogLock);
-  /// Notes that a pass of the cleaner begins. While a pass runs, removes take no further small heads, because the roll
-  /// that ends the pass needs one.
+  /// Notes that a pass of the cleaner begins. While a pass runs, removes and joins take no further small heads, because
+  /// the roll that ends the pass needs one.
   /// @return false: the next head is just being prepared, which may take a small head, and no pass begins before that
   ///         is done
   bool tryBeginPass() RC_EXCLUDES(kLogLock);
@@ -108,7 +108,7 @@ class LogHeads {
   void refreshDurable(DurableWaiters& ready) RC_REQUIRES(kLogLock) {
     parts_.durability.refresh(head_, closing_, ready);
   }
-  /// Whether there is a head that may soon take what this one does not.
+  /// Whether another head may soon take what the present one refuses.
   bool isOtherOnItsWay() const RC_REQUIRES(kLogLock) {
     return !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
   }

@@ -11,8 +11,8 @@
 
 namespace ramcore::log {
 
-/// Which segments are in the log: what the next digest lists, what leaves with it, and what is in no digest any more
-/// that a recovery could choose. Those are unlinked here.
+/// Knows which segments are in the log: those that the next digest lists, those that leave with it, and those that are
+/// in no digest any more that a recovery could choose. The last are unlinked here.
 ///
 /// Threads: any, under the lock of the log; nextDigest() on the thread that maintains the heads.
 class LogMembers {
@@ -35,16 +35,15 @@ class LogMembers {
   void list(std::span<Segment* const> joining) RC_REQUIRES(kLogLock);
   /// Takes back a list() that no digest has followed.
   void unlist(std::span<Segment* const> joining) RC_REQUIRES(kLogLock);
-  /// From here on it is decided what the digest of `next` lists: all segments that are listed and not leaving, and
-  /// `next`.
+  /// Decides what the digest of `next` lists: all segments that are listed and not leaving, and `next`.
   void listForDigest(Segment& next) RC_REQUIRES(kLogLock);
-  /// What the digest of the segment lists that was given to listForDigest() last. Valid until the next call.
+  /// The segments that the digest lists for which listForDigest() was called last. Valid until the next call.
   std::span<const SegmentId> nextDigest() { return digest_members_.apply(taken_changes_); }
-  /// Unlinks what no digest from the head's on lists. The head's predecessor is closed, so no recovery can choose a
-  /// digest older than the head's.
-  /// @param freed  is added the segments whose replicas can go
+  /// Unlinks the segments that neither the head's digest nor a later one lists. The head's predecessor is closed, so no
+  /// recovery can choose a digest older than the head's.
+  /// @param freed  the segments whose replicas can go are added to it
   void unlinkLeft(SegmentId head, std::vector<SegmentId>& freed) RC_REQUIRES(kLogLock);
-  /// Gives up a segment that is in no digest that a recovery could choose, or in the place of which its copy is.
+  /// Gives up a segment that is in no digest that a recovery could choose, or whose copy has taken its place.
   void unlink(Segment& segment) RC_REQUIRES(kLogLock);
   /// The copy, which is Open, takes the place of the original, which is in the log. The original is unlinked.
   void replace(Segment& original, Segment& copy) RC_REQUIRES(kLogLock);
@@ -56,7 +55,7 @@ class LogMembers {
   JoiningSegments& joining_;
   SegmentReclaimer& reclaimer_;
   LogLock& lock_;
-  // Changes and lists, instead of a search through all slots, because appends wait for the lock.
+  // Changes and members are kept as lists: a search through all slots would let appends wait for the lock.
   MemberChanges member_changes_ RC_GUARDED_BY(kLogLock);
   MemberChanges taken_changes_;                            ///< used only by the thread that maintains; empty between
                                                            ///< two heads

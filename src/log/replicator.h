@@ -44,8 +44,8 @@ class ReplicationEvents {
   }
 };
 
-/// Keeps replicas of the log's segments elsewhere. Implemented by the master. The log decides in which order segments
-/// are opened, closed and freed, and waits for the reports.
+/// Keeps replicas of the log's segments elsewhere. Implemented by master::ReplicaManager, and by NoReplicator below.
+/// The log decides in which order segments are opened, closed and freed, and waits for the reports.
 ///
 /// Calls come from any thread that appends or maintains the log, never with a lock of the log held, and do not block:
 /// they note what is wanted, and the outcome is reported later (or at once) through ReplicationEvents. Calls about one
@@ -92,10 +92,10 @@ class Replicator {
   virtual void requestFlush(LogPosition position) = 0;
   /// Nothing will be appended to the segment any more. Closes it on all replicas and then reports segmentClosed().
   virtual void close(const Segment& segment) = 0;
-  /// What is alive in a closed segment lies in other memory now: `segment`, which has the same id and holds less, takes
-  /// the place of the segment that was opened. Replicas that are complete are as good as before. A replica that is made
-  /// from now on is made from `segment`; none is made partly from the one and partly from the other. The former segment
-  /// stays readable for as long as one that is freed.
+  /// The live entries of a closed segment were moved to other memory: `segment`, which has the same id and holds less,
+  /// takes the place of the segment that was opened. Replicas that are complete are as good as before. A replica that
+  /// is made from now on is made from `segment`; none is made partly from the one and partly from the other. The former
+  /// segment stays readable for as long as one that is freed.
   virtual void moved(const Segment& segment) = 0;
   /// The log does not need this head any more, which is not open yet: it needs another one, or none. If the head has
   /// found no places it is forgotten, as if freed, and segmentWithdrawn() follows; if it finds some, segmentOpened()

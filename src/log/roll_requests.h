@@ -33,9 +33,9 @@ class RollRequests {
     wanted_for_pass_ = next();
     return request();
   }
-  /// Roll until the head's id is at least this.
+  /// The log rolls until the head's id is at least this.
   SegmentId wanted() const RC_REQUIRES(kLogLock) { return wanted_; }
-  /// As wanted(), with the last small head if need be.
+  /// As wanted(), but the head may be the last small one.
   SegmentId wantedForPass() const RC_REQUIRES(kLogLock) { return wanted_for_pass_; }
 
  private:

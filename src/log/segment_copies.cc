@@ -24,7 +24,7 @@ Segment* SegmentCopies::open(const Segment& original, uint32_t entry_bytes_max) 
     LogGuard guard(parts_.lock);
     live = original.live().bytes();
   }
-  // One entry more: an entry that dies while it is being copied takes room until its copy is taken back.
+  // Room for one entry more: an entry that dies while it is being copied takes room until its copy is taken back.
   const uint64_t needed = static_cast<uint64_t>(std::max<int64_t>(live, 0)) + entry_bytes_max;
   if (copy->certainRoomBytes(entry_bytes_max) < needed) {
     parts_.pool.release(*copy);
@@ -46,11 +46,12 @@ void SegmentCopies::keepApart(Segment& copy) {
 }
 
 void SegmentCopies::replace(Segment& original, Segment& copy) {
-  // First of all, before the original's memory begins to be given back and before tombstones are counted for the copy:
-  // a thread that found the original by its id before this looks again (LiveCounts::countDue).
+  // The copy is put in place first, before the original's memory begins to be given back and before tombstones are
+  // counted for the copy: a thread that has found the original by its id looks again (LiveCounts::countDue).
   parts_.pool.putInPlace(original, copy);
   parts_.pool.exchange(std::array{&copy}, std::array{&original});
-  // Before the original is unlinked, from which on its memory is given back: replicas are made from the copy then.
+  // The replicator is told before the original is unlinked and its memory is given back: replicas are made from the
+  // copy from here on.
   parts_.replicator.moved(copy);
   LogGuard guard(parts_.lock);
   parts_.members.replace(original, copy);

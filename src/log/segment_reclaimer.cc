@@ -59,8 +59,8 @@ bool SegmentReclaimer::awaitGrace() {
     SegmentReclamation& reclamation = segment->reclamation();
     if (reclamation.wait == Wait::Names) {
       counts_.forgetNamingTombstones(*segment);
-      // Done early, because the segment's live bytes were counted out when it was unlinked. Tombstones that are counted
-      // for it later follow when it is released.
+      // The tombstones that the segment holds are counted out this early because its live bytes were counted out when
+      // it was unlinked. Those that are counted for it later are counted out when it is released.
       counts_.forgetHeldTombstones(*segment);
       reclamation.wait = Wait::Grace;
     }
@@ -71,8 +71,9 @@ bool SegmentReclaimer::awaitGrace() {
 }
 
 /// Gives a segment back if nothing is waited for any more.
-/// @param pin_epoch  the pins up to this epoch were taken while the segment could be found; none if none could end
-/// @param pinned_bytes  is added the memory of the segment if it waits for nothing but pins
+/// @param pin_epoch  pins up to this epoch may be those of readers that could find the segment; none if no epoch could
+///                   be ended
+/// @param pinned_bytes  the memory of the segment is added to it if the segment waits for nothing but pins
 /// @param mark_bytes_left  as in markSlice
 bool SegmentReclaimer::isReleased(Segment& segment, std::optional<uint64_t> pin_epoch, uint64_t& pinned_bytes,
                                   uint32_t& mark_bytes_left) {
@@ -94,16 +95,17 @@ bool SegmentReclaimer::isReleased(Segment& segment, std::optional<uint64_t> pin_
     if (segment.wasDamaged()) reclamation.marked_bytes = 0;
   }
   if (reclamation.wait != Wait::Marks || !markSlice(segment, mark_bytes_left)) return false;
-  // What was counted for the segment since the first time: its slot may be another segment's from here on.
+  // Counts out the tombstones that were counted for the segment since the first time (awaitGrace): from here on its
+  // slot may be another segment's.
   counts_.forgetHeldTombstones(segment);
   pool_.release(segment);
   settling_.noteReleased();
   return true;
 }
 
-/// Marks some entries of an unlinked segment as freed. What the cleaner has been through is marked already. Not called
-/// before the last reader of the segment has gone, which may stand where bytes are set to zero.
-/// @param bytes_left  what this round may still look at; reduced by what was looked at
+/// Marks some entries of an unlinked segment as freed; those that the cleaner has been through are marked already.
+/// Called only when the last reader of the segment has gone, because bytes that it reads may be set to zero.
+/// @param bytes_left  how many bytes this round may still look at; reduced by those that were looked at
 /// @return true: all entries are marked
 bool SegmentReclaimer::markSlice(Segment& segment, uint32_t& bytes_left) {
   uint32_t& marked_bytes = segment.reclamation().marked_bytes;

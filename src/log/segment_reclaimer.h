@@ -44,7 +44,7 @@ class SegmentReclaimer {
   SegmentSettling& settling_;
   runtime::PinRegistry& pins_;
   LogLock& lock_;
-  std::vector<Segment*> unlinked_ RC_GUARDED_BY(kLogLock);  ///< which the reclaimer has not taken over yet
+  std::vector<Segment*> unlinked_ RC_GUARDED_BY(kLogLock);  ///< segments that the reclaimer has not taken over yet
   std::vector<Segment*> reclaiming_;                        ///< in state Unlinked; used only by the reclaimer
 };
 

@@ -23,9 +23,9 @@ class SegmentSettling {
   runtime::GraceTicket graceTicket() const { return rcu_.ticket(); }
   bool isOver(runtime::GraceTicket ticket) const;
 
-  /// Nothing is appended to the segment any more. The ticket is taken after the last append: when it is over, every
-  /// writer has told the owner where its entry lies. Private segments are sealed without the log's lock, hence the
-  /// compare and exchange.
+  /// Notes that nothing is appended to the segment any more, and takes a ticket. The call comes after the last append:
+  /// when the grace period is over, every writer has told the owner where its entry lies. Private segments are sealed
+  /// without the log's lock, hence the compare and exchange.
   void seal(Segment& segment);
   /// Whether the owner knows where all entries of a sealed segment lie.
   bool isKnownToOwner(const Segment& sealed) const;
@@ -36,7 +36,7 @@ class SegmentSettling {
   void setClosed(Segment& segment);
   /// The memory of a segment in state Unlinked was given back.
   void noteReleased() { unsettled_count_.fetch_sub(1, std::memory_order_release); }
-  /// Whether no segment is being closed, or given up, or sealed without its owner knowing all of it.
+  /// Whether no segment is being closed or given up, and the owner knows where all entries of sealed segments lie.
   bool isSettled() const;
 
  private:

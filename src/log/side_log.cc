@@ -55,7 +55,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
 
 Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class) {
   RC_DCHECK(!closed_);
-  // It may name a segment of the log that it comes from, which says nothing here.
+  // The entry may name a segment of the log that it comes from, which means nothing in this log.
   constexpr Keep kKeep{.name = false, .result = false};
   const uint32_t bytes = entry.copyBytes(kKeep);
   RC_CHECK(bytes <= log_.config().entry_bytes_max);
@@ -108,7 +108,8 @@ Segment* SideLog::openSegment() {
   settle();
   Segment* const segment = log_.privateSegments().open(SegmentKind::Side, 0, copies_);
   if (segment == nullptr) return nullptr;
-  // Only when there is a new one: without it the next append tries the present segment again, which has to be open.
+  // The present segment is closed only when there is a new one: otherwise the next append tries the present one again,
+  // which has to be open.
   if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
   segments_.push_back(segment);
   return segment;

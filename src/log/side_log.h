@@ -39,10 +39,11 @@ class SideLog {
   /// Counts what was copied since the last call and hands it to the replicas. To be called after each batch of copies.
   void settle();
 
-  /// No more appends; has all segments closed on all replicas.
+  /// Seals the side log: no more appends. Has all segments closed on all replicas; see isClosed().
   void close();
+  /// True when, after close(), all segments are closed on all replicas.
   bool isClosed() const;
-  /// close() was called.
+  /// True after close(), abandon() or leave(): there are no more appends.
   bool isSealed() const { return closed_; }
   /// True if a segment finds no place on a server that it waits for.
   bool lacksPlaces() const;
@@ -58,10 +59,10 @@ class SideLog {
   /// until isJoined(): then it is too late. It is also too late, and the call changes nothing, as soon as the
   /// cleaner may have begun with one of the segments (Log::listCleanable has listed it).
   bool takeBack();
-  /// join() was called, and not taken back.
+  /// True if join() was called, and takeBack() has not undone it.
   bool isJoining() const { return joined_; }
-  /// Gives all segments up. Nothing refers to their entries any more. Not after join(), unless takeBack() has undone
-  /// it.
+  /// Gives all segments up. The caller has made sure that nothing refers to their entries any more. Not after join(),
+  /// unless takeBack() has undone it.
   void abandon();
   /// Called when the process ends: forgets the segments, which stay where they are because the index still refers to
   /// them. No recovery will see them. Not after join(), unless takeBack() has undone it.
@@ -78,8 +79,8 @@ class SideLog {
   uint64_t copied_result_bytes_ = 0;
   uint64_t copied_large_bytes_ = 0;
   uint32_t copied_entries_ = 0;
-  bool closed_ = false;
-  bool joined_ = false;
+  bool closed_ = false;  ///< sealed; isClosed() asks for the replicas as well
+  bool joined_ = false;  ///< joining or joined; isJoined() asks for the head as well
   SegmentId roll_;
 };
 

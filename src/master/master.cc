@@ -10,8 +10,9 @@ namespace {
 // A client that has not been confirmed for this long is asked about; a batch at a time.
 constexpr int64_t kClientSilenceNs = 30 * runtime::kNanosPerSecond;
 constexpr size_t kClientsPerQuestion = 1024;
-// What clients have acknowledged a master hears with their next call, which some never make. Where results take much of
-// the memory (a 32nd) the coordinator is asked often.
+// A master learns from a client's next call which answers the client has, but some clients make no further call. While
+// results take more than one kManyResults-th of the live bytes that are allowed, the coordinator is asked every
+// kResultsLookNs about the clients whose results are kept.
 constexpr int64_t kResultsLookNs = 500 * runtime::kNanosPerMilli;
 constexpr int64_t kManyResults = 32;
 
@@ -20,7 +21,7 @@ std::span<runtime::Executor* const> allButFirst(std::span<runtime::Executor* con
   return workers.subspan(std::min<size_t>(workers.size(), 1));
 }
 
-/// Without workers the dispatch thread does it all in any case.
+/// Without workers the dispatch thread does all the cleaning in any case.
 store::SoleProcessor soleProcessor(const Master::Environment& environment) {
   if (environment.has_one_processor == nullptr || !environment.dispatch.hasWorkers()) return {};
   return {.dispatch = &environment.dispatch, .is_so = environment.has_one_processor};
@@ -105,7 +106,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
 void Master::start() {
   ServerDescription self = config_.self;
   self.replicas = config_.replication.local_replica ? 1 : config_.replication.replicas;
-  // Who brings a replicator along takes care of copies in his own way.
+  // With a replicator from outside, the number of replicas is that replicator's business.
   const bool needs_others = self.replicas != 0 && environment_.replicator == nullptr;
   self.min_replicas = needs_others ? config_.replication.min_replicas : 0;
   self.local_replica = config_.replication.local_replica;
@@ -165,7 +166,7 @@ void Master::stop(bool goodbye) {
   link_.stop(goodbye);
   if (replicas_ != nullptr) replicas_->stop();
   if (!parts_) return;
-  // Nothing more becomes durable: who waits for it is told. New mutations are refused.
+  // With replication nothing becomes durable any more: all waits end with Fenced, and new appends are refused.
   if (replicas_ != nullptr) parts_->log.fail(Status::Fenced);
   parts_->service.stop();
   parts_->target.stop();
@@ -173,7 +174,7 @@ void Master::stop(bool goodbye) {
   parts_->tablet_service.stop();
   parts_->repair.stop();
   parts_->maintenance.stop();
-  parts_->maintenance.wake();  // it takes notice on its own executor
+  parts_->maintenance.wake();  // it sees the stop in a slice on its own executor
 }
 
 runtime::Task<void> Master::forgetLapsedClients() {
@@ -196,7 +197,7 @@ runtime::Task<void> Master::forgetLapsedClients() {
       if (silent.empty()) break;
       const CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
       if (check.status != Status::Ok) break;
-      // First the valid ones: after an "over" no answer that is as old counts.
+      // Valid clients first: after forget(), the same answer does not count as a confirmation any more (ResultTable).
       for (size_t i = 0; i < silent.size(); ++i) {
         if (check.valid[i]) results_.heard(silent[i], asked_ns, check.acknowledged[i]);
       }

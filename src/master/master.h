@@ -60,11 +60,12 @@ class MasterObserver {
   virtual void onFenced(const std::string& why) { onRejected(why); }
 };
 
-/// One master: builds, owns, starts and stops the parts in this folder. Its parts come to life when the coordinator has
-/// given the server its id, because the log's segments carry it.
+/// One master: builds, owns, starts and stops its log, its store and the parts of all rooms of this layer. The parts
+/// that need the log come to life when the coordinator has given the server its id, because the log's segments carry
+/// it.
 ///
-/// Life: construct, give executors the hooks of `threads()`, start() on the dispatch executor, run; stop(), keep
-/// running until stopped(), destroy when no executor runs any more.
+/// Life: add the executors to Environment::threads, construct, start() on the dispatch executor, run; stop(), keep
+/// running until stopped() and until hasPinnedMemory() is false, destroy when no executor runs any more.
 class Master final : private LinkObserver {
  public:
   /// What a master needs of the world; borrowed, outlives it.

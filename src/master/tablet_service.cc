@@ -38,7 +38,7 @@ rpc::PeerAddress addressOf(uint64_t id, const google::protobuf::RepeatedPtrField
   return address;
 }
 
-// False if it makes no sense.
+// False: the request makes no sense.
 bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& plan) {
   plan.dead = ServerId(message.dead());
   for (const control::Tablet& tablet : message.tablets()) {
@@ -76,7 +76,8 @@ bool isSensible(const store::Tablet& tablet) {
 TabletService::~TabletService() { RC_CHECK(idle()); }
 
 void TabletService::addTo(rpc::ServiceTable& table) {
-  // Short: they change a snapshot or start a coroutine. They stay on the dispatch thread, one after the other.
+  // The handlers are short: they change a snapshot or start a coroutine. They stay on the dispatch thread, one after
+  // the other.
   const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Coordinator}), .dispatch_only = true};
   table.add<&TabletService::takeTablet>(Opcode::TakeTablet, *this, rules);
   table.add<&TabletService::dropTablet>(Opcode::DropTablet, *this, rules);
@@ -111,7 +112,9 @@ runtime::Task<void> TabletService::takeTablet(Request request) {
     request.reply(Status::BadRequest);
     co_return;
   }
-  // Who answers for the tablet must be able to tell a coordinator that knows nothing of it.
+  // The change that the coordinator relies on is stored here first; only then may this server answer for the tablet. If
+  // a coordinator with an older copy of the state starts later, this server can show it that a change is missing
+  // (ChangeKeeper).
   running_.fetch_add(1);
   co_await parts_.changes.keep(wire::changeOf(ask.change()));
   running_.fetch_sub(1);
@@ -152,10 +155,10 @@ void TabletService::take(Request request, const control::TakeTabletRequest& ask)
 }
 
 runtime::Task<Status> TabletService::drained(runtime::Executor& executor) {
-  // When a grace period that begins now is over, nobody acts on the tablets as they were.
+  // When a grace period that begins now is over, no thread acts on the tablets as they were.
   const runtime::GraceTicket ticket = parts_.rcu.ticket();
   while (!parts_.rcu.elapsed(ticket)) {
-    if (stop_) co_return Status::RetryLater;  // nobody carries grace periods on any more
+    if (stop_) co_return Status::RetryLater;  // the maintenance, which drives grace periods, ends too
     parts_.maintenance.wake();
     co_await runtime::sleepFor(executor, kDrainPauseNs);
   }
@@ -184,7 +187,7 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
     co_return;
   }
   const bool removed = present && parts_.tablets.remove(id) == Status::Ok;
-  // A repeated drop waits as well: the answer says that nobody here acts on the tablet any more.
+  // A repeated drop waits as well: the answer says that no thread here acts on the tablet any more.
   Status status = Status::Ok;
   if (!RC_MUTATION("drop-without-draining")) status = co_await drained(request.executor());
   if (removed) {
@@ -225,7 +228,7 @@ void TabletService::splitTablet(Request request) {
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
   if (present->state == store::TabletState::Pulling) return request.reply(Status::RetryLater);
   const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
-  // The whole does not come back: a late command that would take it again finds it dropped.
+  // The tablet does not come back as a whole: a late command that would take it again finds it dropped.
   if (split == Status::Ok) noteDropped(TabletId(ask.tablet()), std::max(lower.epoch, upper.epoch));
   request.reply(split);
 }
@@ -269,7 +272,8 @@ void TabletService::unfreezeTablet(Request request) {
   if (present->epoch.value != ask.epoch() || present->state == store::TabletState::Pulling) {
     return request.reply(Status::StaleEpoch);
   }
-  // Under a new epoch: whoever still asks with the old one learns of the move that was given up.
+  // The tablet goes on under a new epoch: requests under the old one, of clients and of the pull that was given up, are
+  // answered with StaleEpoch.
   request.reply(parts_.tablets.update(id, new_epoch, store::TabletState::Normal, present->first_segment));
 }
 
@@ -284,7 +288,7 @@ void TabletService::pullTablet(Request request) {
   const auto present = parts_.tablets.get(tablet.id);
   if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
   if (present && present->state != store::TabletState::Pulling) {
-    // It is here already, from a pull whose end the coordinator has not heard of, or by mistake.
+    // The tablet is here already, from a pull whose end the coordinator has not heard of, or by mistake.
     return request.reply(present->epoch == tablet.epoch ? Status::Ok : Status::BadRequest);
   }
   const auto recovery = parts_.recovery.progress(tablet.id);
@@ -315,7 +319,7 @@ void TabletService::recoverTablets(Request request) {
     if (status != Status::Ok) return request.reply(status);
     here += is_here ? 1 : 0;
   }
-  // Repeated after some or all of its tablets were taken.
+  // The command may be repeated after some or all of its tablets were taken.
   if (here == plan.parts.size()) return request.reply(Status::Ok);
   if (here != 0) return request.reply(parts_.recovery.knows(plan) ? Status::Ok : Status::StaleEpoch);
   for (const RecoveryPlan::Part& part : plan.parts) parts_.target.cancel(part.tablet.id, part.tablet.epoch);
@@ -352,7 +356,7 @@ wire::ServerNumbers TabletService::logNumbers() const {
   const auto gauge = [](const std::atomic<int64_t>& bytes) {
     return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
   };
-  // What would become tombstones if it were removed counts, as it does for the limit.
+  // The bytes of tombstones that may still be written (succeeded_bytes) count, as they do for the limit.
   numbers.live_bytes = gauge(stats.live_bytes) + gauge(stats.succeeded_bytes);
   numbers.live_bytes_max = parts_.log.limit().liveBytesMax();
   numbers.tombstone_bytes = gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes);

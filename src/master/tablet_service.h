@@ -25,8 +25,10 @@ class TakeTabletRequest;
 
 namespace ramcore::master {
 
-/// What the coordinator tells a master about its tablets. Every command may be repeated: it answers Ok when its effect
-/// is there. Handlers are coroutines on the dispatch executor.
+/// Handlers of the coordinator's commands about tablets (take, drop, split, freeze, unfreeze, pull, recover), and of
+/// its questions about progress and about the server as a whole. Every command may be repeated: it answers Ok when its
+/// effect is there. Handlers run on the dispatch executor; those that have to wait are coroutines. Dropped tablets are
+/// cleared on the background executor.
 class TabletService {
  public:
   struct Parts {

@@ -21,8 +21,8 @@ struct OpcodeStats {
   LogLinearHistogram service_ns;      ///< from there to handing its answer back
 };
 
-/// Counts the answers of each opcode and how long they took, with one look at the clock for each group of handlers. For
-/// each request: inline.
+/// Counts the answers of each opcode and how long they took, with one look at the clock for each group of handlers.
+/// Inline, because it runs for each request.
 /// Threads: stats() and requestCount() on any thread, the rest on the dispatch thread.
 class AnswerCounts {
  public:
@@ -44,9 +44,9 @@ class AnswerCounts {
   /// of the next, so that measuring costs one look at the clock per group. The last look of a round comes after the
   /// answers have left.
   int64_t handlingNs() const { return handling_ns_; }
-  /// The clock was looked at because requests have come.
+  /// Notes the time at which requests were taken off an endpoint.
   void begin(int64_t now_ns) { handling_ns_ = now_ns; }
-  /// The answer of `record` is about to leave.
+  /// Notes the answer of `record`, which is about to leave.
   void note(const RequestRecord& record) {
     if (answered_count_ == kAnsweredMax) count();
     answered_[answered_count_++] = {.opcode = record.opcode,

@@ -17,7 +17,7 @@ bool Caller::AddressLess::operator()(const PeerAddress& a, const PeerAddress& b)
                                       });
 }
 
-// Processes that start in the same nanosecond of their clocks are few.
+// The time is seed enough: few processes start in the same nanosecond of their clocks.
 Caller::Caller(Dispatch& dispatch, int64_t connect_ns)
     : dispatch_(dispatch), connect_ns_(connect_ns), random_(static_cast<uint64_t>(dispatch.clock().nowNs())) {
   dispatch_.setObserver(this);
@@ -51,13 +51,14 @@ void Caller::lookSoon() { dispatch_.arm(look_timer_, dispatch_.clock().nowNs());
 
 void Caller::look() {
   ++looks_;
-  // By number: calls that end begin others, perhaps on connections that were not watched.
+  // By index, because the vector may grow meanwhile: a call that ends may begin others, perhaps on connections that
+  // were not watched.
   for (size_t i = 0; i < watched_.size(); ++i) watched_[i]->look();
   std::erase_if(watched_, [](Connection* connection) {
     connection->is_watched_ = connection->isWaitedFor();
     return !connection->is_watched_;
   });
-  // From now, and not from when this look was due: while this thread stood still nobody was silent.
+  // Counted from now, not from when this look was due: if this thread stood still, that time is not silence of a peer.
   if (!watched_.empty()) dispatch_.arm(look_timer_, dispatch_.clock().nowNs() + kLookNs);
 }
 

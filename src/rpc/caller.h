@@ -50,7 +50,7 @@ class Caller final : private SessionObserver {
 
   /// The connection to a process; made on first use, kept until the end. The dispatch's thread.
   Connection& connection(const PeerAddress& address);
-  /// Ends everything with Shutdown. The dispatch's thread.
+  /// Ends all calls with Shutdown and closes all sessions. The dispatch's thread.
   void shutDown();
 
   /// Awaitable of one call, for coroutines on any executor of the process: `auto r = co_await caller.call(...)`.

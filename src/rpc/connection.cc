@@ -10,16 +10,15 @@ namespace {
 
 constexpr int64_t kBackoffNsMin = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kBackoffNsMax = 800 * runtime::kNanosPerMilli;
-// The late answer of an abandoned call frees its slot and tells nobody: what waits for a slot then looks this often.
+// The late answer of an abandoned call frees its slot without a notice, so calls that wait for a slot look this often.
 constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
 
-// Nothing was heard for so many looks while calls waited: from then on the endpoint is asked whether the peer has
-// vanished, every kLooksPerQuestion; and nobody waits for this session any more.
-constexpr uint32_t kLooksOfSilence = 50;
-constexpr uint32_t kLooksPerQuestion = 10;
-constexpr uint32_t kLooksOfSilenceMax = 500;
+// Looks (one each kLookNs, 10 ms) during which calls waited and no call was answered.
+constexpr uint32_t kLooksOfSilence = 50;      // from then on the endpoint is asked whether the peer has vanished, ...
+constexpr uint32_t kLooksPerQuestion = 10;    // ... once in this many looks
+constexpr uint32_t kLooksOfSilenceMax = 500;  // after this many (5 s) the session is closed whatever the endpoint says
 
-// How often, and how many times, a server is asked again that has not been told its id yet.
+// A server that the coordinator has not given its id yet is asked again after kNoIdYetNs, up to kNoIdYetTries times.
 constexpr int64_t kNoIdYetNs = 5 * runtime::kNanosPerMilli;
 constexpr uint32_t kNoIdYetTries = 40;
 constexpr std::string_view kBestFirst[] = {"shm", "verbs", "dpdk", "tcp", "sim"};
@@ -42,7 +41,7 @@ OutgoingCall::~OutgoingCall() { RC_CHECK_MSG(connection_ == nullptr, "a call was
 void OutgoingCall::completed(PendingCall& pending, Status status, transport::RxMessage response) {
   auto& call = static_cast<OutgoingCall&>(pending);
   if (status == Status::Ok) call.connection_->noteAnswer(call.begun_look_);
-  // The answer to our own question is hostile too: whoever gave it may be broken.
+  // Answers are hostile bytes, as requests are: the peer may be broken.
   if (status == Status::Ok && response.head().size() < sizeof(wire::ResponseHeader)) status = Status::BadRequest;
   if (status == Status::Ok) call.response = std::move(response);
   Connection& connection = *call.connection_;
@@ -57,7 +56,7 @@ void OutgoingCall::deadlinePassed(Timer& timer) {
 
 // ---- Connection
 
-// Leaves out what this process has no endpoint for; the best first.
+// The address with only those locators that this process has an endpoint for, the best first.
 PeerAddress Connection::usableOf(PeerAddress address, const Caller& caller) {
   std::vector<transport::Locator> usable;
   for (int wanted = 0; wanted < kRankCount; ++wanted) {
@@ -95,7 +94,8 @@ void Connection::start(OutgoingCall& call) {
   if (call.settings.deadline_ns != runtime::kNever) caller_.dispatch_.arm(call, call.settings.deadline_ns);
   const bool is_first = first_ == nullptr;
   Status sent = Status::RetryLater;
-  // It would wait for the kernel to send again what was lost long ago.
+  // A call over a session whose peer has vanished would wait for the kernel's next retransmission; a new session is
+  // faster.
   leaves_session_ = silent_looks_ >= kLooksOfSilence && isSilent();
   if (leaves_session_) [[unlikely]]
     caller_.lookSoon();
@@ -111,7 +111,7 @@ void Connection::start(OutgoingCall& call) {
     }
   }
   if (state_ == State::Idle) {
-    // Through the queue even when there is nothing to connect to: `done` never runs inside start().
+    // The call goes through the queue even if there is no locator to connect to: `done` never runs inside start().
     state_ = State::Waiting;
     caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs());
   }
@@ -151,7 +151,7 @@ void Connection::cancel(OutgoingCall& call, Status status) {
   } else {
     endpoint_->abandon(session_, call);
     has_abandoned_ = true;
-    // Nothing was heard meanwhile: the next call asks whether the peer has vanished before it is sent.
+    // No call was answered since the last look, so the next call asks whether the peer has vanished before it is sent.
     if (status == Status::DeadlineExceeded && silent_looks_ != 0)
       silent_looks_ = std::max(silent_looks_, kLooksOfSilence);
     if (first_ != nullptr) lookAgainLater();
@@ -205,7 +205,8 @@ void Connection::drainQueue() {
 }
 
 void Connection::failQueue(Status status) {
-  // Only what waits now: a caller that starts again from `done` is a new attempt. It may also cancel others.
+  // Only the calls that wait now are failed: a call that `done` starts again is a new attempt. `done` may also cancel
+  // calls of this list.
   RC_CHECK(failing_ == nullptr);
   failing_ = std::exchange(first_, nullptr);
   last_ = nullptr;
@@ -224,7 +225,8 @@ void Connection::connectNext() {
     locators_.restart();
     no_id_tries_ = 0;
     state_ = State::Waiting;
-    // Attempts that took long by themselves are pause enough: a network that is back is found at once.
+    // The pause is counted from the beginning of the round: if the attempts took long, the next round begins almost at
+    // once, and finds a network that is back.
     const int64_t again_ns = std::max(now_ns + kBackoffNsMin, connecting_since_ns_ + backoff_.nextNs(caller_.random_));
     caller_.dispatch_.arm(retry_timer_, again_ns);
     failQueue(address_.locators.empty() ? Status::Unreachable : last_failure_);
@@ -248,7 +250,7 @@ void Connection::retry(runtime::Timer& timer) {
   self.connectNext();
 }
 
-// No call has gone out yet: what is meant for a coordinator would be answered by nobody who knows what it means.
+// Leaves a peer that is no coordinator before any call goes out: it could not answer calls meant for a coordinator.
 void Connection::leaveUnknownPeer(const transport::Peer& peer) {
   const bool is_server = peer.role == transport::Role::Server;
   open_failure_ = {.kind = transport::OpenFailure::Kind::WrongRole,
@@ -282,12 +284,13 @@ void Connection::onOpen() {
 void Connection::onLost(Status reason) {
   const bool was_open = state_ == State::Open;
   session_ = {};
-  // What a server without an id turns out to be is not known; callers take it for another one.
+  // A server without an id may be the one that is meant or another one. Callers are told WrongServerId.
   last_failure_ = reason == Status::RetryLater ? Status::WrongServerId : reason;
   if (!was_open) {
     open_failure_ = endpoint_->openFailure();
-    // The best way is faster than what the coordinator says to that server: the next one would be taken, and kept,
-    // because the other end has come to know by then who it is.
+    // This server may still wait for the coordinator to give it its id. If the next, slower locator were tried now, the
+    // id would probably be there by then, and this connection would stay on the slower transport. So the same locator
+    // is tried again first.
     if (reason == Status::RetryLater && no_id_tries_ < kNoIdYetTries) {
       ++no_id_tries_;
       locators_.repeat();
@@ -301,9 +304,10 @@ void Connection::onLost(Status reason) {
   reopenLater(reason);
 }
 
-// After a session that was open.
+// Called when a session that was open has ended.
 void Connection::reopenLater(Status reason) {
-  // Where that cannot be, it is the process that has gone.
+  // Over shm and tcp a session that opened also works: if it ends without an answer, the process has gone, and its
+  // locator is not avoided.
   const bool is_doubtful = was_used_ && !has_answered_ && transport::mayOpenAndNotWork(locators_.current());
   if (reason == Status::SessionLost && is_doubtful && locators_.hasOthers()) {
     locators_.avoid(caller_.dispatch_.clock().nowNs(), caller_.dispatch_.trace());
@@ -324,12 +328,14 @@ void Connection::noteAnswer(uint32_t begun_look) {
   times_.note(caller_.looks_ - begun_look);
 }
 
-// The session says nothing, and nothing will come of it: or another one is better in any case.
+// True if the session is to be given up: no call was answered for kLooksOfSilenceMax looks, or its endpoint says that
+// the peer has vanished.
 bool Connection::isSilent() const {
   return state_ == State::Open && (silent_looks_ >= kLooksOfSilenceMax || endpoint_->hasVanished(session_));
 }
 
-// Not through onLost(): there the endpoint has ended the calls already.
+// Closes a session that is silent. This does not go through onLost(), which runs when the endpoint has ended the calls
+// already.
 void Connection::leaveSession() {
   const transport::SessionId session = session_;
   caller_.dispatch_.trace().debug("nothing is heard of " + locators_.current().toString() +
@@ -338,7 +344,7 @@ void Connection::leaveSession() {
   silent_looks_ = 0;
   leaves_session_ = false;
   last_failure_ = Status::SessionLost;
-  state_ = State::Waiting;  // what calls that end here start anew waits
+  state_ = State::Waiting;  // close() ends calls: those that they start have to wait
   endpoint_->close(session);
   session_ = {};
   reopenLater(Status::SessionLost);
@@ -355,7 +361,7 @@ void Connection::look() {
   const bool any_sent = markHopeless(first_sent_, looks_max);
   const bool any_queued = markHopeless(first_, looks_max);
   if (!any_sent && !any_queued) return;
-  // Found anew each time: a call that ends may begin and end others.
+  // The lists are searched from the beginning each time, because a call that ends may begin and end others.
   while (OutgoingCall* call = findHopeless()) {
     call->ends_now_ = false;
     cancel(*call, Status::RetryLater);
@@ -367,7 +373,8 @@ bool Connection::markHopeless(OutgoingCall* first, uint32_t looks_max) const {
   for (OutgoingCall* call = first; call != nullptr; call = call->next_) {
     const CallSettings& settings = call->settings;
     if (settings.is_hopeless == nullptr) continue;
-    // Whoever waited for the session that was lost has had the patience, and does not begin anew.
+    // After a session was lost, calls do not wait for the usual time of an answer once more: is_hopeless is asked from
+    // the first look on.
     if (!settings.is_doubted && !is_doubted_ && caller_.looks_ - call->begun_look_ < looks_max) continue;
     call->ends_now_ = settings.is_hopeless(settings.context);
     any |= call->ends_now_;
@@ -389,7 +396,7 @@ void Connection::shutDown(Status status) {
   if (session_) {
     const transport::SessionId session = session_;
     caller_.by_session_.erase({endpoint_, session.index, session.generation});
-    // Before close(), which completes the calls in flight: what they start from there must not go to this session.
+    // Changed before close(), which completes the calls in flight: calls that these start must not go to this session.
     state_ = State::Idle;
     session_ = {};
     endpoint_->close(session);

@@ -12,15 +12,15 @@ namespace ramcore::rpc {
 /// The address of a coordinator that was named by these locators. They may be of one coordinator or of several.
 PeerAddress coordinatorAt(std::vector<transport::Locator> locators);
 
-/// The coordinators that a process was told of, and the one of them that it asks. That stays the same one as long as it
-/// answers. When it is away, or says that it is not in charge, it is the turn of the next one.
+/// The coordinators that a process was told of, and the one of them that it asks. The process asks the same one as long
+/// as that answers. When it is away, or says that it is not in charge, it is the turn of the next one.
 ///
 /// Any thread, unless a comment says otherwise.
 class Coordinators {
  public:
-  /// At least one.
+  /// @param addresses  at least one
   explicit Coordinators(std::vector<PeerAddress> addresses);
-  /// Each locator of `address` by itself.
+  /// Takes each locator of `address` for a coordinator of its own.
   explicit Coordinators(const PeerAddress& address);
 
   const PeerAddress& current() const { return addresses_[current_.load(std::memory_order_relaxed)]; }
@@ -32,7 +32,7 @@ class Coordinators {
   /// True if no coordinator can be asked before a person has changed something: each has refused this process, is none,
   /// or has a name without an address. The dispatch's thread.
   bool areHopeless(Caller& caller) const;
-  /// True if there is a session with one. The dispatch's thread.
+  /// True if there is a session with at least one of them. The dispatch's thread.
   bool isAnyOpen(Caller& caller) const;
   /// True if each has refused this process in its handshake, or is no coordinator. The dispatch's thread.
   bool haveRefused(Caller& caller) const;

@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kFiresPerRoundMax = 64;
 // Rounds between two looks at the clock while nothing is found: 20 ns each time would double the cost of an idle round.
 constexpr uint32_t kIdleRoundsPerClockRead = 16;
-// Yielding costs 0.3 us, for which a request that comes meanwhile waits: about 2 us of idle rounds between two.
+// Rounds between two yields while nothing is found, about 2 us: a yield takes 0.3 us, for which a request that comes
+// meanwhile waits.
 constexpr uint32_t kIdleRoundsPerYield = 64;
 // Rounds between two looks at the endpoints' counts while the thread never sleeps.
 constexpr uint32_t kRoundsPerPublication = 1024;
@@ -23,10 +24,11 @@ void bump(std::atomic<uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// Between two rounds, after `idle_rounds` that found nothing. False: it has been long enough.
+// Called between two rounds, after `idle_rounds` rounds that found nothing. False: the spin has been long enough.
 bool spin(SpinGauge& gauge, runtime::Clock& clock, SpinGauge::Wait wait, uint32_t idle_rounds) {
   const bool is_crowded = gauge.isCrowded();
-  // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
+  // A pause takes as long as a round, and a request would wait for it. So the first rounds have none: the next request
+  // is most likely to come then.
   if (!is_crowded && idle_rounds % kIdleRoundsPerClockRead != 0) {
     if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
     return true;
@@ -78,7 +80,7 @@ bool Dispatch::step(bool reads_clock) {
     found |= timers_.fireDue(now_ns, kFiresPerRoundMax) != 0;
   }
   found |= runJobs() != 0;
-  // Behind all that sends in this round, so that it goes out together, and before the thread may go to sleep.
+  // After everything that sends in this round, so that it goes out together, and before the thread may go to sleep.
   for (transport::Endpoint* endpoint : endpoints_) endpoint->flush();
   requests_.answers().count();
   if (++rounds_ % kRoundsPerPublication == 0) publishCounts();
@@ -90,7 +92,8 @@ bool Dispatch::step(bool reads_clock) {
 uint32_t Dispatch::runJobs() {
   for (size_t i = 0; i < inboxes_.size(); ++i) queues_.takeInbox(inboxes_[i], static_cast<runtime::Priority>(i));
   uint32_t count = 0;
-  // Background work does not come between a request and its answer more than once: it may post itself again.
+  // A round ends with its first background job. Such a job may post itself again, and a request is to wait for one of
+  // them at most.
   runtime::Priority priority{};
   while (count < options_.jobs_per_round_max &&
          (priority != runtime::Priority::Background || RC_MUTATION("background-without-a-pause"))) {
@@ -111,7 +114,7 @@ bool Dispatch::inboxesEmpty() const {
 }
 
 bool Dispatch::prepareSleep() {
-  // Before the look at the inboxes, or a job that comes in between would wake nobody: see post().
+  // Set before the look at the inboxes: otherwise a job that comes in between would not wake this thread, see post().
   asleep_.store(true, std::memory_order_seq_cst);
   bool quiet = queues_.empty() && inboxesEmpty() && !stopping();
   for (transport::Endpoint* endpoint : endpoints_) quiet = quiet && endpoint->prepareSleep();
@@ -147,8 +150,8 @@ void Dispatch::run() {
       gauge.found();
       idle_rounds = 0;
     }
-    // Who does not spin has nothing to find in another round: going to sleep is the look that follows, and cheaper than
-    // a round, which asks every socket of late.
+    // A thread that is not going to spin makes no further round: prepareSleep() looks at everything once more, and
+    // costs less than a round, which reads from each socket that had something lately.
     const auto wait = hasRequests() ? SpinGauge::Wait::Answers : SpinGauge::Wait::Requests;
     if (gauge.expectsSoon(wait) && (found || spin(gauge, clock_, wait, ++idle_rounds))) continue;
     idle_rounds = 0;

@@ -41,16 +41,17 @@ class SessionObserver {
 ///
 /// A process drives it with run(), the client library with step() on a thread of the program, and the simulator with
 /// step() from an event.
-/// Threads: post(), stop() and the methods of Request on any thread; the rest on the driving thread.
+/// Threads: post(), stop(), stopping(), isCurrent(), setOwnId(), the counters, and what is fixed before the first step
+/// (endpoints, workers) on any thread; the rest on the driving thread.
 class Dispatch final : public runtime::Executor, private transport::MessageSink {
  public:
-  /// @param sleeper  how run() sleeps and how others end it; the simulator's schedules a step. Borrowed.
+  /// @param sleeper  lets the thread of run() sleep, and wakes it; the simulator's schedules a step. Borrowed.
   Dispatch(runtime::Clock& clock, Trace& trace, transport::Sleeper& sleeper, const DispatchOptions& options);
   ~Dispatch() override;
 
   /// Adds an endpoint to poll. Before the first step. Borrowed until the dispatch is destroyed.
   void addEndpoint(transport::Endpoint& endpoint);
-  /// Names the workers, which take what must not run here. Borrowed. Without workers everything runs here.
+  /// Names the workers, which run the handlers that must not run here. Borrowed. Without workers all run here.
   void setWorkers(std::vector<runtime::Executor*> workers) { requests_.setWorkers(std::move(workers)); }
   ServiceTable& services() { return requests_.services(); }
   /// Sets the id that requests must name as their target. It is 0 until the coordinator has given one. A request with

@@ -10,7 +10,7 @@
 namespace ramcore::rpc {
 
 /// An endpoint that a dispatch polls, with what the dispatch keeps of its sessions.
-/// Threads: counts() and what of `ends` says so on any thread, the rest on the dispatch thread.
+/// Threads: counts(), and SessionEnds::hasEnded() of ends(), on any thread; the rest on the dispatch thread.
 class PolledEndpoint {
  public:
   /// @param endpoint  borrowed

@@ -14,8 +14,8 @@ struct RequestInService {
   int64_t age_ns = 0;  ///< since it was taken off its endpoint
 };
 
-/// The records of the requests in service, in the order in which they came, and records for the next requests. For
-/// each request: inline.
+/// The records of the requests in service, in the order in which they came, and records for the next requests. Inline,
+/// because it runs for each request.
 /// Thread: the dispatch's.
 class RequestPool {
  public:
@@ -24,7 +24,7 @@ class RequestPool {
   RequestPool(Dispatch& dispatch, runtime::Job::Run run) : dispatch_(dispatch), run_(run) {}
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
-  /// count() is 0.
+  /// Called when count() is 0.
   ~RequestPool() {
     while (free_ != nullptr) {
       RequestRecord* record = free_;
@@ -51,7 +51,7 @@ class RequestPool {
     newest_ = record;
     return record;
   }
-  /// The request was answered, or is not carried out.
+  /// Takes back the record of a request that was answered, or that is not carried out.
   void giveBack(RequestRecord* record) {
     --count_;
     (record->earlier != nullptr ? record->earlier->later : oldest_) = record->later;

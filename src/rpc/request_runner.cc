@@ -17,9 +17,9 @@ bool goesBefore(const RequestRecord& a, const RequestRecord& b) {
   return a.message.priority != b.message.priority ? a.message.priority < b.message.priority : a.opcode < b.opcode;
 }
 
-// Urgent ones first, and equal opcodes side by side so that a batch handler gets them together. Stable: what one
-// session sent in order stays in order within an opcode. Insertion sort: batches are short, mostly in order, and
-// nothing is allocated.
+// Puts urgent requests first, and equal opcodes side by side so that a batch handler gets them together. Stable:
+// requests of one session stay in order within an opcode. Insertion sort, because batches are short and mostly in
+// order, and nothing is allocated.
 void arrange(std::span<RequestRecord*> records) {
   for (size_t i = 1; i < records.size(); ++i) {
     RequestRecord* record = records[i];
@@ -105,7 +105,7 @@ RequestRecord* RequestRunner::admit(PolledEndpoint& from, transport::RxMessage& 
   record->session_ends = &from.ends();
   record->executor = &dispatch_;
   record->message = std::move(message);
-  // What is urgent is for the cluster's own processes to say.
+  // Only processes of the cluster may send urgent requests.
   const bool is_user = peer->role == transport::Role::Client || peer->role == transport::Role::Admin;
   if (is_user && !RC_MUTATION("let-users-be-urgent")) {
     record->message.priority = std::max(record->message.priority, runtime::Priority::Client);
@@ -184,7 +184,8 @@ void RequestRunner::handOver(RequestRecord& record) {
 
 void RequestRunner::runOnWorker(runtime::Job& job) {
   auto& record = static_cast<RequestRecord&>(job);
-  // Nobody was promised anything, and nobody would hear the answer: not even a mutation has to happen.
+  // The session has ended, so the answer could not be delivered. The request is dropped before it starts, even if it is
+  // a mutation: nothing was promised.
   if (record.session_ends->hasEnded(record.message.reply_to.session)) {
     record.run = &RequestRunner::dropOrphan;
     return record.dispatch->post(record, record.message.priority);

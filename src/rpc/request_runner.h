@@ -12,11 +12,12 @@
 
 namespace ramcore::rpc {
 
-/// Whether short handlers run on the dispatch thread.
+/// Where handlers run. Without workers all of them run on the dispatch thread, and opcodes whose rules say
+/// dispatch_only always do.
 enum class HandOff : uint8_t {
-  Auto,     ///< inline, unless a worker is awake and the backlog is longer than a hand-over costs
-  Inline,   ///< always inline
-  Workers,  ///< handed to a worker, except opcodes whose rules say dispatch_only
+  Auto,     ///< by weight: short handlers on the dispatch thread, long ones on a worker
+  Inline,   ///< all on the dispatch thread, long ones too
+  Workers,  ///< all on workers
 };
 
 /// Takes the requests that a dispatch has received: checks them, runs their handlers here or on a worker, and sends
@@ -40,7 +41,7 @@ class RequestRunner {
   void take(PolledEndpoint& from, std::span<transport::RxMessage> requests);
   /// Runs the handler of the request again from the start, on a worker.
   void handOver(RequestRecord& record);
-  /// The handler has ended with this answer. On the executor of the handler.
+  /// Sends `response` as the answer of the handler. Called on the executor of the handler.
   void finish(RequestRecord* record, transport::TxMessage response);
 
   const RequestPool& records() const { return records_; }

@@ -18,7 +18,7 @@ struct Found {
 void reportSessions(const Dispatch& dispatch, size_t listed_max,
                     google::protobuf::RepeatedPtrField<wire::control::TransportSessions>& out) {
   std::vector<Found> clients;
-  std::vector<Found> listed;  // the others first
+  std::vector<Found> listed;  // first the others, then `clients`
   out.Reserve(static_cast<int>(dispatch.endpoints().size()));
   for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
     const transport::Endpoint& endpoint = *dispatch.endpoints()[i];
@@ -27,7 +27,7 @@ void reportSessions(const Dispatch& dispatch, size_t listed_max,
     transport.set_sessions(endpoint.sessionCount());
     if (listed_max == 0) continue;
     dispatch.openSessions(i).visit([&](transport::SessionId session) {
-      // Closed in this very round, perhaps by us: its end was not told yet.
+      // nullptr if the session was closed in this round, perhaps by this process, and its end was not reported yet.
       const transport::Peer* peer = endpoint.peer(session);
       if (peer != nullptr) (peer->role == transport::Role::Client ? clients : listed).push_back({peer, &transport});
     });

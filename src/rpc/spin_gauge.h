@@ -82,16 +82,16 @@ class SpinGauge {
   // spin. So after this number of waits without a spin one is tried all the same. One in vain for 32 waits costs next
   // to nothing.
   static constexpr uint32_t kWaitsToTrial = 32;
-  // Two switches of threads and what the other thread did take longer. If no other thread is there, offering the core
-  // takes a tenth of it.
+  // If an offer of the core takes longer than this, another thread has run: that takes two switches of threads and what
+  // that thread did. If no other thread is there, an offer takes a tenth of this.
   static constexpr int64_t kAwayNs = 4 * runtime::kNanosPerMicro;
-  // Long against a request; short against what people call a pause.
+  // How long a core counts as crowded: long against a request, short against what people call a pause.
   static constexpr int64_t kCrowdedNs = 2 * runtime::kNanosPerMilli;
   // A thread that keeps a core for this long does not send messages but computes. It keeps each core that it is offered
   // for its whole time slice of some milliseconds. But it has to give the core up at once to a thread that is woken.
   static constexpr int64_t kHogNs = 1 * runtime::kNanosPerMilli;
-  // How long the thread does not spin after that. It is twice as long each time that another thread still computes
-  // there: several processes that work together all stand still when one of them has lost its core.
+  // How long the thread does not spin after it has met such a thread. It is twice as long each time that another thread
+  // still computes there: several processes that work together all stand still when one of them has lost its core.
   static constexpr int64_t kHoggedNsMin = 5 * runtime::kNanosPerMilli;
   static constexpr int64_t kHoggedNsMax = 640 * runtime::kNanosPerMilli;
 

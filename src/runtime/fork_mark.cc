@@ -13,9 +13,11 @@ namespace {
 
 using Mark = std::atomic<uint32_t>;
 
-// Set once in a process and kept over forks. No static with a guard: its lock might be held while another thread forks.
+// Set once in a process and kept over forks. Not a static local: its guard's lock might be held while another thread
+// forks.
 constinit std::atomic<Mark*> g_page{nullptr};
-// Marks that were given out. Of ordinary memory, so that those of a child differ from all of its parents.
+// The last mark that was given out. It is in ordinary memory, so that a child goes on from it, and its marks differ
+// from all of its parents'.
 constinit std::atomic<uint32_t> g_last_mark{0};
 
 Mark* makePage() {
@@ -23,7 +25,8 @@ Mark* makePage() {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   RC_CHECK_MSG(memory != MAP_FAILED, "no memory for one page");
   Mark* const page = new (memory) Mark(0);
-  // Before others have it: a fork in between would not be noticed by who has taken a mark from it.
+  // Advised before other threads see the page: a fork in between would not be noticed by those that took a mark from
+  // it.
   if (::madvise(memory, bytes, MADV_WIPEONFORK) != 0) {
     // A kernel before 4.14, or something that imitates one: at least the C library's fork() is noticed.
     ::pthread_atfork(nullptr, nullptr, [] {

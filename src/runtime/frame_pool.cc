@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kClassBytes = 128;
 constexpr size_t kClassCount = 32;  // frames up to 4 KB are pooled
-// Per class and thread; beyond it a frame goes back to malloc. Sanitized builds pool nothing.
+// Free frames of a class and thread; more of them go back to malloc. Sanitized builds pool nothing.
 [[maybe_unused]] constexpr uint32_t kFreeFramesMax = 256;
 
 [[maybe_unused]] size_t classOf(size_t bytes) { return (bytes - 1) / kClassBytes; }
@@ -24,7 +24,7 @@ struct FreeFrame {
 
 struct ThreadFrames;
 
-// All threads that have ever made a frame, to add up their counters. A thread's own counter is written by it alone.
+// Adds up the counters of all threads that have ever made a frame. Each counter is written by its own thread alone.
 struct Registry {
   SpinLock lock;
   ThreadFrames* first RC_GUARDED_BY(lock) = nullptr;
@@ -68,7 +68,7 @@ struct ThreadFrames {
   void count(int64_t by) { alive.store(alive.load(std::memory_order_relaxed) + by, std::memory_order_relaxed); }
 };
 
-// A cache of memory, invisible to what runs on it: the simulator's runs do not depend on it.
+// A cache of memory, which coroutines do not see: the simulator's runs do not depend on it.
 thread_local ThreadFrames t_frames;
 
 }  // namespace

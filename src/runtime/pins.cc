@@ -28,9 +28,9 @@ PinRegistry::~PinRegistry() { RC_CHECK_MSG(outstanding() == 0, "a pin was not gi
 PinToken PinRegistry::takeToken(uint32_t slot) {
   RC_DCHECK(slot < slots_.size());
   // Between this load and the increment the epoch may move on, even by a whole window, so that the pin is counted in
-  // the cell of a later epoch. That is safe: the caller is inside a read section, and memory it found there is only
-  // asked about after a grace period that waits for it, by an `advance` that comes later still and whose epoch covers
-  // every cell of the window.
+  // the cell of a later epoch. That is safe: the caller is inside a read section. Before the reclaimer asks about
+  // memory that was found there, it waits for a grace period, which ends after the section, and then calls `advance`:
+  // the epoch that this returns covers every cell of the window.
   const uint64_t epoch = epoch_.load(std::memory_order_acquire);
   const uint32_t before = slots_[slot].counts[epoch % kEpochsOpen].fetch_add(1, std::memory_order_relaxed);
   RC_DCHECK(before != UINT32_MAX);
@@ -43,7 +43,7 @@ PinToken PinRegistry::takeToken(uint32_t slot) {
 
 void PinRegistry::release(PinToken token) {
   RC_CHECK(token && token.slot < slots_.size());
-  // Release: what the holder read was read before whoever sees the zero reuses the memory.
+  // Release: the holder has read the memory before a thread that sees the zero uses it again.
   const uint32_t before = slots_[token.slot].counts[token.epoch % kEpochsOpen].fetch_sub(1, std::memory_order_release);
   RC_CHECK_MSG(before > 0, "a pin was given back twice");
 }

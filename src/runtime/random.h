@@ -33,7 +33,7 @@ class Random {
   uint64_t state_[4];
 };
 
-/// Where unpredictable bytes come from: the operating system, or the simulator's seed.
+/// A source of unpredictable bytes: the operating system, or the simulator's seed.
 class Entropy {
  public:
   virtual ~Entropy() = default;

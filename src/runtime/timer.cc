@@ -7,7 +7,7 @@
 namespace ramcore::runtime {
 namespace {
 
-// Half the levels of two, and siblings are side by side in memory.
+// With four children a heap has half the levels that it has with two, and siblings are side by side in memory.
 constexpr size_t kChildren = 4;
 
 }  // namespace
@@ -25,8 +25,9 @@ void TimerHeap::place(size_t slot, const Entry& entry) {
   entry.timer->slot_ = slot;
 }
 
-// Into a slot that is free. The entry comes in registers: one that had just been written to the heap would be read back
-// before it got there, in wider pieces than it was written in, and each time the processor would wait for that.
+// Puts an entry into `slot`, which is free, or above it. The entry comes in registers. If it had just been written to
+// the heap, it would be read back before it got there, in wider pieces than it was written in, and the processor would
+// wait for that each time.
 inline void TimerHeap::siftUp(size_t slot, int64_t deadline_ns, uint64_t order, Timer* timer) {
   while (slot > 0) {
     const size_t parent = (slot - 1) / kChildren;

@@ -24,7 +24,7 @@
 
 namespace ramcore::server {
 
-/// Is told what becomes of a server. On the dispatch executor.
+/// Observes what becomes of a server. Called on the dispatch executor.
 class ServerObserver {
  public:
   virtual ~ServerObserver() = default;
@@ -65,7 +65,7 @@ class Server final : private master::MasterObserver {
     log::LogMemory& memory;  ///< as many bytes as the log has by its configuration
     /// Where the master keeps what it has heard from the coordinator; nullptr: it remembers that while it runs.
     runtime::Storage* storage = nullptr;
-    /// Used in place of what the configuration asks for; nullptr: nothing is.
+    /// Used in place of the replicator that the configuration asks for; nullptr: that one is used.
     log::Replicator* replicator = nullptr;
     /// As in master::Master::Environment.
     bool (*has_one_processor)() = nullptr;

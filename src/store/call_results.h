@@ -9,9 +9,9 @@
 
 namespace ramcore::store {
 
-/// What is kept of the calls of one client, in the order of their sequence numbers. Calls begin nearly in that order
-/// and are acknowledged from the front, so they lie in a ring: it takes memory when more calls are kept than it has
-/// room for, and gives some back when few are kept, but takes none for each call.
+/// The results of the calls of one client, in the order of their sequence numbers. Calls begin nearly in that order and
+/// are acknowledged from the front, so the results lie in a ring: it takes memory when there are more results than it
+/// has room for, and gives some back when there are few, but takes none for each call.
 /// @tparam Stored  copied and moved without failing
 template <typename Stored>
 class CallResults {
@@ -26,10 +26,11 @@ class CallResults {
   auto begin() const { return ring_.begin(); }
   auto end() const { return ring_.end(); }
 
-  /// nullptr: nothing is kept of this call. Valid until something is added or taken away.
+  /// nullptr: there is no result of this call. Valid until a result is added or removed.
   Stored* find(Sequence sequence) { return found(*this, sequence); }
   const Stored* find(Sequence sequence) const { return found(*this, sequence); }
-  /// Keeps `stored`, unless something is kept of this call already. Returns what is kept, and whether it is `stored`.
+  /// Keeps `stored`, unless there is a result of this call already. Returns the result that is kept, and whether it is
+  /// `stored`.
   std::pair<Stored*, bool> emplace(Sequence sequence, const Stored& stored) {
     auto at = lowerBound(*this, sequence);
     if (at != end() && at->first == sequence) return {&at->second, false};

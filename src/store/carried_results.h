@@ -7,18 +7,18 @@
 
 namespace ramcore::store {
 
-/// The results that objects in the log carry for calls that their clients may repeat (log::CarriedResult), at the
-/// moment when such an object leaves. Holds references only.
+/// Finds or forgets the result that an object in the log carries for a call that its client may repeat
+/// (log::CarriedResult), when the object is replaced, removed or purged. Holds references only.
 ///
-/// Any registered reader thread, which holds the stripe of the object's key. Inline, because each overwrite asks.
+/// Any registered reader thread, which holds the stripe of the object's key. Inline, because each overwrite calls it.
 class CarriedResults {
  public:
   /// Both are borrowed and outlive this.
   CarriedResults(const StoredEntries& entries, ResultTable& results) : entries_(entries), results_(results) {}
 
   /// Finds the result that an object carries, if it is still needed.
-  /// @return RetryLater, Corrupt: what the object carries is damaged. It was not verified so far: that the key agrees
-  ///         says nothing of it
+  /// @return RetryLater, Corrupt: the carried result is damaged. The lookup that found the object by its key has not
+  ///         verified it
   Status find(log::EntryRef ref, std::optional<ResultTable::Record>& result) const {
     const log::EntryView object = entries_.entry(ref);
     if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
@@ -28,8 +28,8 @@ class CarriedResults {
     return result ? Status::Ok : entries_.verify(ref);
   }
   /// Forgets the result that an object carries whose tablet this server does not hold any more, or did not hold when
-  /// the object was written: the results went with the tablet. What is left here would refer to an entry that the
-  /// cleaner is about to drop.
+  /// the object was written: the results went with the tablet. A result that stayed here would refer to an entry that
+  /// the cleaner is about to drop.
   /// @return as find(); unless Ok, the entry is still referred to
   Status forget(log::EntryRef ref) {
     const log::EntryView object = entries_.entry(ref);

@@ -13,8 +13,8 @@
 
 namespace ramcore::store {
 
-/// What becomes of the store's entries that are damaged in memory, or were: see docs/integrity.md. Holds references
-/// only.
+/// Deals with entries of the store that are damaged in memory, or have just been restored: see docs/integrity.md. Holds
+/// references only.
 ///
 /// Any registered reader thread, inside a read section.
 class DamageResolver {
@@ -35,12 +35,11 @@ class DamageResolver {
   };
   /// The table and key hash that a damaged entry shows, if they can be read and the index has the entry under them.
   std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
-  /// To be called for an entry whose bytes are right again, before the mark is taken away. While it was damaged its
-  /// tablet may have been given up without it, or, if it is a tombstone, its time to leave the index may have passed:
-  /// then it leaves now.
-  /// @return RetryLater: it has changed once more, or is a tombstone whose removal is not as durable as its table
-  ///         requires; it stays marked, and the call is to be repeated. Otherwise Ok
-  /// Takes the key's stripe.
+  /// To be called for an entry whose bytes are right again, before its mark is taken away. Takes the entry out of the
+  /// index if it should have left while it was damaged: because its tablet was given up, or because it is a tombstone
+  /// that has become as durable as its table requires. Takes the key's stripe.
+  /// @return RetryLater: the entry is damaged once more, or is a tombstone that is not as durable as its table requires
+  ///         yet. The entry stays marked, and the call is to be repeated. Otherwise Ok
   Status reconcile(const log::Damage& restored);
   /// True if a damaged entry is certainly not an object, unless more than one bit of its type has flipped. False also
   /// for entries whose type is one bit away from that of an object.

@@ -20,8 +20,8 @@ DeadVersions::Key DeadVersions::keyOf(KeyHash hash, const log::EntryView& entry)
   return {hash, fingerprint(entry.key(), seed_ + entry.table().value) >> 16};
 }
 
-/// What lies in a segment that the plan does not have is not read, but may lie in another one, too: the dead server may
-/// have been copying that one to this when it died.
+/// A segment that the plan does not have is not replayed, but its objects may lie in another segment, too: the dead
+/// server may have been copying the one to the other when it died. So a note that waits for it lasts to the end.
 uint32_t DeadVersions::untilOf(SegmentId segment) const {
   const auto at = std::ranges::lower_bound(order_, segment, {}, &Numbered::segment);
   return at != order_.end() && at->segment == segment ? at->number : kEnd;
@@ -51,7 +51,8 @@ bool DeadVersions::holdsDown(KeyHash hash, const log::EntryView& object) {
   if (notes.empty()) return false;
   Note& note = notes[placeIn(notes, key)];
   if (note.isNone() || hasEnded(note) || note.version() < object.version()) return false;
-  // It alone may say that what it took the place of is dead.
+  // Only this object, which is left out, may say that the one that it replaced is dead. So the note also has to keep
+  // that one dead.
   const bool names = object.namesSegment() && !RC_MUTATION("lend-no-time");
   const uint32_t until = names ? untilOf(object.namedSegment()) : 0;
   if (until > note.until()) note = Note(key, note.version(), until);

@@ -10,7 +10,8 @@
 
 namespace ramcore::store {
 
-/// Whether an object can be stored, also with what it takes more when it replaces another one and carries a result.
+/// Whether an object can be stored, with the additional bytes of an object that replaces another one and carries a
+/// result.
 inline bool objectFits(const log::LogConfig& config, uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) {
   if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
   const uint32_t bytes = log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes),
@@ -18,9 +19,9 @@ inline bool objectFits(const log::LogConfig& config, uint64_t key_bytes, uint64_
   return bytes <= config.entry_bytes_max;
 }
 
-/// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer. If
-/// what dies by it carries an answer, the group may also have a record of that. Borrows everything that it is given,
-/// and is not moved, because its entries refer to it.
+/// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer. If the
+/// object that dies by it carries an answer, the group may also have a record of that one. Borrows everything that it
+/// is given, and is not moved, because its entries refer to it.
 class EntryGroup {
  public:
   EntryGroup() = default;

@@ -7,7 +7,7 @@
 namespace ramcore::store {
 namespace {
 
-// Whether a master can have logged this as what a mutation was told. It will be told again as it is.
+// Whether a master can have logged this as the answer to a mutation. A repeated call gets this answer as it is.
 bool isResult(const log::ResultRecordPayload& record) {
   if (!record.client || record.sequence <= record.acknowledged) return false;
   switch (static_cast<wire::Opcode>(record.opcode)) {
@@ -30,7 +30,7 @@ bool isResult(const log::ResultRecordPayload& record) {
   }
 }
 
-// The same of what an object carries.
+// As isResult(), for the result that an object carries.
 bool isCarried(const log::EntryView& object) {
   switch (static_cast<wire::Opcode>(object.carriedResult().opcode)) {
     case wire::Opcode::Write:

@@ -11,9 +11,8 @@ namespace ramcore::store {
 /// must not bring this server near the end of the numbers.
 inline constexpr Version kForeignVersionMax = kVersionMax / 2;
 
-/// The key hash under which an entry that another server sent belongs: the hash of its key, or the one that a result
-/// record names. Nothing if no master can have logged the entry as contents of a tablet (objects, tombstones, result
-/// records).
+/// The key hash of an entry that another server has sent: the hash of its key, or the one that a result record names.
+/// Nothing if no master can have logged the entry as contents of a tablet (objects, tombstones, result records).
 /// @param entry  verified (log::decodeEntry)
 std::optional<KeyHash> hashOfForeign(const log::EntryView& entry);
 

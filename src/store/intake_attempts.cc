@@ -17,7 +17,7 @@ IntakeAttempts::Claim IntakeAttempts::claim(const std::shared_ptr<IntakeAttempt>
     const TabletEpoch epoch = known->second.part->tablet.epoch;
     if (epoch > part.tablet.epoch) {
       claim.status = Status::StaleEpoch;
-      claim.same = nullptr;  // an earlier part may have found one
+      claim.same = nullptr;  // an earlier part may have set it
       return claim;
     }
     if (epoch == part.tablet.epoch) claim.same = known->second.attempt;

@@ -35,13 +35,13 @@ struct IntakeAttempt {
     std::atomic<uint64_t> bytes{0};
   };
 
-  /// @param stopping  IntakeAttempts::stopping() of those that it will be one of
+  /// @param stopping  IntakeAttempts::stopping() of the list that the attempt will be entered in
   explicit IntakeAttempt(const std::atomic<bool>& stopping) : patience{lacks_places, ended, stopping} {}
   IntakeAttempt(const IntakeAttempt&) = delete;
   IntakeAttempt& operator=(const IntakeAttempt&) = delete;
 
   std::deque<Part> parts;
-  std::atomic<bool> ended{false};  ///< nobody wants any of it
+  std::atomic<bool> ended{false};  ///< none of its tablets is wanted any more
   std::atomic<bool> done{false};
   std::atomic<Status> status{Status::Ok};
   std::atomic<double> fraction{0};
@@ -64,15 +64,15 @@ class IntakeAttempts {
   /// What claim() has found.
   struct Claim {
     Status status = Status::Ok;
-    std::shared_ptr<IntakeAttempt> same;  ///< it has one of the tablets under the same epoch; then nothing was claimed
-    std::shared_ptr<IntakeAttempt> former;  ///< the last one that was given up for a tablet
+    std::shared_ptr<IntakeAttempt> same;    ///< it has a tablet under the same epoch; then nothing was claimed
+    std::shared_ptr<IntakeAttempt> former;  ///< the last attempt that was given up for one of the tablets
     bool begins() const { return status == Status::Ok && same == nullptr; }
   };
   /// Enters an attempt for all its tablets. Attempts of a tablet under older epochs are given up. StaleEpoch if one of
   /// the tablets is known under a newer epoch. The caller starts the attempt if begins(); end() follows.
   /// @param refuses_when_stopping  true: Shutdown after stop()
   Claim claim(const std::shared_ptr<IntakeAttempt>& attempt, bool refuses_when_stopping) RC_EXCLUDES(lock_);
-  /// The attempt has ended: notes its outcome. On the background executor.
+  /// Notes the outcome of an attempt that has ended. On the background executor.
   /// @param what  names it for a person: the beginning of "... failed: status"
   void end(IntakeAttempt& attempt, Status status, const std::string& what);
 
@@ -84,7 +84,7 @@ class IntakeAttempts {
   /// Gives up one tablet that is fetched under `epoch` or an older epoch, and forgets it. When all tablets of an
   /// attempt are given up it is not wanted any more.
   void cancel(TabletId tablet, TabletEpoch epoch) RC_EXCLUDES(lock_);
-  /// No attempt is wanted any more; watch idle().
+  /// Ends all attempts; watch idle().
   void stop() RC_EXCLUDES(lock_);
   bool idle() const { return running_.load() == 0; }
   /// True from stop() on.

@@ -9,17 +9,19 @@ namespace ramcore::store {
 namespace {
 
 constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entries
-// Bytes that the dispatch thread copies at a time. At the least, so that the changes between requests and copying cost
-// little against both. At the most, so that no request waits much longer than for a batch of others: 128 KiB of small
-// entries take 100 us.
+// Bounds of the bytes that the dispatch thread copies at a time. The lower one, so that the changes between requests
+// and copying cost little against both. The upper one, so that no request waits much longer for copying than for a
+// batch of other requests: 128 KiB of small entries take 100 us.
 constexpr uint32_t kRoundBytesMin = 4 * 1024;
 constexpr uint32_t kRoundBytesMax = 256 * 1024;
 constexpr size_t kDeferredPerSlice = 256;
-// Removed keys: a share of those that wait, so that the queue is as long as what comes in some slices.
+// A slice reaps one in kReapShare of the removed keys that wait, within the bounds below. So the queue has as many keys
+// as come in about kReapShare slices.
 constexpr size_t kReapShare = 16;
 constexpr size_t kReapedPerSliceMin = 64;
 constexpr size_t kReapedPerSliceMax = 1024;
-// While readers or pins hold memory back there is nothing to compute: look again after this.
+// The pause before the next slice if there is nothing to compute but something to wait for, as while readers or pins
+// hold memory back.
 constexpr int64_t kWaitNs = 1 * runtime::kNanosPerMilli;
 
 }  // namespace
@@ -39,15 +41,15 @@ Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::s
 Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
 
 bool Maintenance::isScheduled() const {
-  // Before the slices: it may be about to wake.
+  // Reap waiters before the slices: a waiter may be about to wake one.
   if (std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; })) return true;
-  // First: only a slice calls helpers, and after stop() none follows the one that found it.
+  // Slices before the helpers: only a slice calls helpers, and one that begins after stop() calls none.
   if (scheduled_.load()) return true;
   const bool helps = (dispatch_ != nullptr && dispatch_->scheduled.load()) ||
                      std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
-  // In this order: a helper posts the wake before it is unscheduled.
+  // Helpers before the wake: a helper posts the wake before it is unscheduled.
   if (helps || wake_.posted.load() || scheduled_.load()) return true;  // a wake may have queued a slice
-  // Again: the last slice may have armed them.
+  // Reap waiters once more: a slice may have armed them since.
   return std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; });
 }
 
@@ -57,8 +59,8 @@ void Maintenance::wake() {
   executor_.post(*this, urgency());
 }
 
-// Background work gets what others leave, and a small share in any case. When memory runs short, it works for those
-// who write.
+// Background work gets the time that others leave, and a small share in any case. When memory runs short, writers wait
+// for it, so it gets their priority.
 runtime::Priority Maintenance::urgency() const {
   return parts_.cleaner.isUrgent() ? runtime::Priority::Client : runtime::Priority::Background;
 }
@@ -81,7 +83,7 @@ void Maintenance::slice() {
   parts_.log.maintain();
   const bool are_more_to_reap = reap();
   if (parts_.index.memoryIsDue()) parts_.index.maintainMemory();
-  // One step of it in a slice; what is left does not wait for the next mutation, which may never come.
+  // maintainMemory() does one step in a slice. The next step does not wait for a mutation, which may never come.
   if (progress == Progress::Worked || are_more_to_reap || parts_.index.memoryIsDue()) {
     executor_.post(*this, urgency());
     return;
@@ -93,17 +95,17 @@ void Maintenance::slice() {
     return;
   }
   if (stop_.load()) {
-    executor_.post(*this, urgency());  // whoever stopped it waits for the end of the last slice
+    executor_.post(*this, urgency());  // one more slice, which cancels the reap waiters
     return;
   }
   scheduled_.store(false, std::memory_order_seq_cst);
-  // A wake between the work and the store above found it scheduled and left it to us.
+  // A wake() between the work and the store above has found a slice scheduled and posted none: it is posted here.
   if (woken_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
     executor_.post(*this, urgency());
   }
 }
 
-/// @return the next slice has some, too
+/// @return true if there may be keys for the next slice
 bool Maintenance::reap() {
   if (RC_MUTATION("keep-removed-keys")) return false;
   const size_t count_max =
@@ -114,7 +116,7 @@ bool Maintenance::reap() {
   return reaped.count >= count_max || are_durable || are_flushed;
 }
 
-/// @return it has become so meanwhile
+/// @return true if the log is as durable as the position requires by now, so no waiter is needed
 bool Maintenance::awaitReapable(Reap& reap, LogPosition position) {
   if (!position.segment || reap.state.load() != ReapState::Idle || log_has_ended_) return false;
   reap.state.store(ReapState::Waiting);
@@ -131,8 +133,8 @@ void Maintenance::onReapable(Reap& reap, Status status) {
   reap.state.store(ReapState::Idle);  // last: from here on this may be destroyed, unless a slice is due
 }
 
-/// Some removed keys are left and nobody will wake for them: the one who did is not quite through, or another thread
-/// is at it.
+/// True if removed keys are left and no waiter will wake this for them: the waiter is still in use after the last wake,
+/// or another thread was reaping.
 bool Maintenance::lacksReapWaiter() const {
   return !log_has_ended_ && std::ranges::any_of(reaps_, [&](const Reap& reap) { return reap.isDue(parts_.store); });
 }
@@ -145,14 +147,14 @@ void Maintenance::cancelReaps() {
 
 log::Cleaner::Progress Maintenance::clean() {
   if (dispatch_ != nullptr && !parts_.cleaner.isBusy()) has_one_processor_ = sole_.is_so();
-  // It says when it stops.
+  // While the dispatch thread copies, this thread does not. The helper there wakes it when it stops.
   if (dispatch_ != nullptr && dispatch_->scheduled.load()) return log::Cleaner::Progress::Waiting;
   const log::Cleaner::Progress progress = parts_.cleaner.step(kCleanBytesPerSlice);
   callHelpers();
   return progress;
 }
 
-// Also those that are at it and would stop with their next slice are left alone.
+// Posts the helpers that are wanted. A helper that is posted already is left alone, even if its next slice is its last.
 void Maintenance::callHelpers() {
   if (has_one_processor_) {
     if (isWanted(*dispatch_)) call(*dispatch_);
@@ -175,7 +177,7 @@ bool Maintenance::isWanted(const Helper& helper) const {
   return &helper == dispatch_.get() ? parts_.cleaner.canShare() : helper.worker < parts_.cleaner.workersWanted();
 }
 
-// The dispatch thread takes requests before each slice, and has one slice in each of its rounds.
+// With this priority the dispatch thread takes requests before each slice, and has one slice in each of its rounds.
 runtime::Priority Maintenance::priorityOf(const Helper& helper) const {
   return &helper == dispatch_.get() ? runtime::Priority::Background : urgency();
 }
@@ -193,7 +195,8 @@ void Maintenance::helpersSlice(Helper& helper) {
   helper.scheduled.store(false);  // last: from here on this may be destroyed
 }
 
-/// On the first worker's executor. If that has a slice queued, or nothing to do, it needs no word.
+/// On the first worker's executor. Runs the slice for which a timer is armed. If none is, a slice is queued already, or
+/// there is nothing to do.
 void Maintenance::onHelperStopped() {
   const bool is_waiting = again_.isArmed();
   again_.cancel();

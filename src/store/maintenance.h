@@ -17,13 +17,13 @@ namespace ramcore::store {
 
 /// The dispatch thread, which copies for the cleaner instead of the executor if both share a processor.
 struct SoleProcessor {
-  runtime::Executor* dispatch = nullptr;  ///< nullptr: it never does. It is neither `executor` nor one of `others`
+  runtime::Executor* dispatch = nullptr;  ///< nullptr: it never copies. It is neither `executor` nor one of `others`
   /// Whether this process has one processor now. Asked when cleaning begins; may be a system call.
   bool (*is_so)() = nullptr;
 };
 
-/// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, memory for the
-/// index before it grows into it. Sleeps while there is nothing to do; no tick. It is the reclaimer of the Rcu.
+/// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, and memory for the
+/// index before the index needs it. Sleeps while there is nothing to do; no tick. It is the reclaimer of the Rcu.
 ///
 /// When one worker is too few for the cleaning (Cleaner::workersWanted), helpers share its copying, each in slices on
 /// an executor of its own, until there is nothing to share or fewer are wanted. A helper that stops wakes the first
@@ -58,8 +58,8 @@ class Maintenance : private runtime::Job {
   }
   /// To be called after `count` mutations, on the thread that made them: wakes it if there is something to do. If
   /// removed keys come faster than background work gets rid of them, the call gets rid of some at once, so that at most
-  /// kRemovedMax wait beside those whose tombstones are not durable. It waits for no other thread, because it may run
-  /// on the dispatch thread.
+  /// kRemovedMax keys wait, apart from those whose tombstones are not durable. It waits for no other thread, because it
+  /// may run on the dispatch thread.
   void afterMutations(size_t count = 1) {
     if (parts_.store.tombstones().size() > kRemovedMax) [[unlikely]] {
       static_cast<void>(parts_.store.tombstones().reap(kReapedPerMutation * count, ObjectStore::Locking::Try));
@@ -82,7 +82,7 @@ class Maintenance : private runtime::Job {
     Waking    ///< the log has reported; the waiter is in use until the wake is done
   };
   /// The wait for removed keys of one level: when the tombstone of the oldest one is as durable as its table requires,
-  /// the thread that learns of it wakes it.
+  /// the thread that learns of this wakes the maintenance.
   struct Reap : log::DurableWaiter {
     Reap(Maintenance& owner, Durability level) : owner(owner), level(level) {
       run = [](log::DurableWaiter& self, Status status) { Maintenance::onReapable(static_cast<Reap&>(self), status); };
@@ -102,10 +102,10 @@ class Maintenance : private runtime::Job {
           worker(worker) {}
     Maintenance& owner;
     runtime::Executor& executor;
-    const uint32_t worker;  ///< its number among those of the cleaner
+    const uint32_t worker;  ///< its number among the cleaner's workers
     std::atomic<bool> scheduled{false};
   };
-  /// Posted by a helper that stops, because what the first worker waits for with a timer may be there.
+  /// Posted by a helper that stops: the first worker may be waiting, with a timer, for just that.
   struct Wake : runtime::Job {
     explicit Wake(Maintenance& owner)
         : Job([](runtime::Job& job) { static_cast<Wake&>(job).owner.onHelperStopped(); }), owner(owner) {}
@@ -144,9 +144,9 @@ class Maintenance : private runtime::Job {
   const SoleProcessor sole_;
   std::unique_ptr<Helper> dispatch_;  ///< the helper on the dispatch thread of sole_
   bool has_one_processor_ = false;    ///< whether the process had one processor when cleaning began
-  bool is_counted_ = false;           ///< it is counted among the workers that clean (LogStats::cleaners)
+  bool is_counted_ = false;           ///< the first worker is counted in LogStats::cleaners
   std::array<Reap, 2> reaps_{Reap(*this, Durability::Buffered), Reap(*this, Durability::Sync)};
-  std::atomic<bool> log_has_ended_{false};  ///< the log has failed: what is not durable never will be
+  std::atomic<bool> log_has_ended_{false};  ///< the log has failed: nothing becomes durable any more
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> woken_{false};
   std::atomic<bool> stop_{false};

@@ -11,7 +11,7 @@
 
 namespace ramcore::store {
 
-/// What a mutating call asks for; borrows key and value until apply() has returned.
+/// A mutating call; borrows key and value until apply() has returned.
 struct Mutation {
   wire::Opcode opcode{};  ///< Write, Remove or Increment
   wire::CallIdentity identity;

@@ -87,7 +87,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   if (!parts_->lease.isValid(parts_->clock.nowNs())) return Answer{.status = Status::LeaseUnknown};
 
   const ResultTable::Lookup known = parts_->results.find(mutation.identity, wait);
-  // Only for a new call: a repeated call is answered from its result, also where nothing can be written now.
+  // Checked for a new call only: a repeated call is answered from its result even while nothing can be written.
   if (known.verdict == ResultTable::Verdict::New) {
     const log::Replicator& replicator = parts_->log.replicator();
     const bool removes = mutation.opcode == Opcode::Remove;
@@ -159,7 +159,7 @@ Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
 Status ObjectStore::increment(const Mutation& mutation, const Found& present, int64_t& sum) {
   const bool exists = isObject(present);
   if (exists && present.entry.payloadBytes() != sizeof(int64_t)) return Status::TypeMismatch;
-  // Wraps around: computed without sign, where that is defined.
+  // The sum wraps around. It is computed without sign, for which that is defined.
   const uint64_t before = exists ? present.entry.payloadAs<uint64_t>() : 0;
   sum = static_cast<int64_t>(before + static_cast<uint64_t>(mutation.delta));
   return Status::Ok;
@@ -184,12 +184,12 @@ Status ObjectStore::addToGroup(const Mutation& mutation, const index::StripeGuar
     return Status::Ok;
   }
   if (!present.ref) {
-    // Before the append: once the group is in the log, the index must not refuse the entry.
+    // The room is made before the append: once the group is in the log, the index must not refuse the entry.
     const Status room = parts_->index.prepareInsert(stripe);
     if (room != Status::Ok) return room;
   }
   const bool exists = isObject(present);
-  // The version is above that of what is there, and above that of every object that ever was and is gone.
+  // The version is above that of the present object or tombstone, and above those of all former objects of the key.
   answer.version = exists ? present.entry.version() + 1 : versions_.take();
   if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
   const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
@@ -240,7 +240,7 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   if (!placed) return std::nullopt;
   const Result<log::Appended>& appended = *placed;
   if (!appended.ok()) return notAppended(appended.error());
-  // The group is in the log: from here on there is no way back, and locks are waited for.
+  // The group is in the log: from here on the mutation is completed, and waits for the locks that it needs.
   answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
@@ -295,7 +295,8 @@ log::EntryOwner::Moved ObjectStore::relocated(EntryRef from, EntryRef to, const 
 
 void ObjectStore::dropped(EntryRef ref, const EntryView& view) {
   if (view.type() != EntryType::Tombstone) return;
-  // Before the tombstone leaves the index: a key without a trace gets its next version from the safe version.
+  // The safe version is raised before the tombstone leaves the index: a key without a trace gets its next version from
+  // it.
   versions_.raise(view.version());
   const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
   parts_->index.erase(stripe, ref);

@@ -45,7 +45,7 @@ class ObjectStore final : public log::EntryOwner {
   };
   explicit ObjectStore(log::LogMemory& memory) : memory_(memory) {}
   /// The log needs its owner when it is opened, and the store needs the log: therefore the parts are connected after
-  /// the construction. Nothing else is called before, but safeVersion() and raiseSafeVersion().
+  /// the construction. Before that only safeVersion() and raiseSafeVersion() may be called.
   void connect(const Parts& parts);
 
   // ---- client operations
@@ -58,7 +58,7 @@ class ObjectStore final : public log::EntryOwner {
   /// these bits: see damageOf. An entry whose key does not have the hash under which the index has it is found to be
   /// damaged here.
   Found lookup(TableId table, KeyHash hash, ByteSpan key) const;
-  /// Several at once, with their cache misses overlapped.
+  /// Looks up several keys at once, with their cache misses overlapped.
   using Key = ObjectKey;
   void lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes, std::span<log::EntryRef> out) const;
   static constexpr size_t kLookupsMax = 64;  ///< the most keys of one lookupBatch()
@@ -109,7 +109,7 @@ class ObjectStore final : public log::EntryOwner {
   const StoredEntries& entries() const { return *entries_; }
   /// Takes what moves and recoveries bring.
   StoreReplay& replay() { return *replay_; }
-  /// Forgets what is not of this server any more.
+  /// Takes the entries of tablets that have left this server out of the index.
   RangePurge& purge() { return *purge_; }
   DamageResolver& damages() { return *damages_; }
   /// Removed keys that are still in the index.

@@ -27,7 +27,7 @@ std::optional<KeyHash> RangePurge::purgeSlice(TableId table, const HashRange& ra
       any_left = true;
       continue;
     }
-    // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
+    // A part of the range may be here again: it was purged before that, and the entries that it has now are in service.
     const bool is_ours = parts_.tablets.find(table, one.hash) != nullptr && !RC_MUTATION("purge-what-is-back");
     if (seen.table() != table || is_ours) continue;
     const EntryRef ref = parts_.index.find(stripe, [&](EntryRef candidate) {

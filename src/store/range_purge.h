@@ -13,7 +13,7 @@
 
 namespace ramcore::store {
 
-/// Takes out of the index what does not belong to this server any more. Holds references only.
+/// Takes the entries of tablets that have left this server out of the index. Holds references only.
 ///
 /// Any registered reader thread, inside a read section.
 class RangePurge {
@@ -36,10 +36,10 @@ class RangePurge {
   /// @param is_left  set to true if a damaged entry stays that may be of the range
   std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor, bool* is_left = nullptr);
 
-  /// Takes an object or a tombstone out of the index that is of a tablet which was given up.
+  /// Takes an object or a tombstone of a tablet that was given up out of the index.
   /// @param stripe  that of its key
   /// @param ref  the index has it
-  /// @return as CarriedResults::forget(); unless Ok, it is still there
+  /// @return as CarriedResults::forget(); unless Ok, the entry is still in the index
   Status remove(const index::StripeGuard& stripe, log::EntryRef ref);
 
  private:

@@ -9,9 +9,9 @@
 
 namespace ramcore::store {
 
-/// What one answer of a scan or a pull holds: the objects of one table from a cursor on, in the order of their key
-/// hashes. Objects of one hash stay together, because a cursor is a key hash; ObjectStore sees to it that there are so
-/// few of them that they fit into one answer.
+/// The objects that one answer of a scan or a pull holds: those of one table from a cursor on, in the order of their
+/// key hashes. Objects of one hash stay together, because a cursor is a key hash; ObjectStore sees to it that there are
+/// so few of them that they fit into one answer.
 struct RangeSlice {
   struct Limits {
     uint64_t bytes_wanted = 0;  ///< the slice ends when it has this much
@@ -37,7 +37,7 @@ template <typename SizeOf, typename Saw>
 Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, TableId table, HashRange range,
                         const Limits& limits, SizeOf&& size_of, Saw&& saw) {
   constexpr size_t kEntriesPerStep = 64;
-  // Entries of other tables lie in between: the work of one answer is bounded, and not only its length.
+  // Entries of other tables lie in between, so the work of one answer has a bound beside that of its length.
   constexpr size_t kEntriesMax = 16 * 1024;
   const StoredEntries& entries = store.entries();
   const auto hash_of = [&entries](log::EntryRef ref) { return entries.hashOf(ref); };
@@ -57,7 +57,7 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
       for (end = first; end < found.size() && found[end].hash == found[first].hash; ++end) {
         const log::EntryView entry = entries.entry(found[end].ref);
         if (found[end].is_misplaced) {
-          // It may be of this range, whatever its key says now.
+          // A misplaced entry may be of this range, whatever its key says now.
           const Status sound = entries.verify(found[end].ref);
           if (sound != Status::Ok) return sound;
           continue;

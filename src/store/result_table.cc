@@ -73,8 +73,8 @@ void ResultTable::store(Client& client, const wire::CallIdentity& identity, cons
   if (identity.sequence <= client.acknowledged) return markDead(stored);
   const auto [kept, is_new] = client.results.emplace(identity.sequence, stored);
   if (!is_new) {
-    // A move or a recovery brings what is here already (an attempt was given up, or the log held two copies), or a
-    // mutation of the code runs a call twice. The newer copy lies where a later recovery looks.
+    // A move or a recovery brings a record that is here already (an attempt was given up, or the log held two copies),
+    // or a mutation of the code runs a call twice. The newer copy lies where a later recovery looks.
     markDead(*kept);
     *kept = stored;
   }

@@ -18,7 +18,7 @@
 
 namespace ramcore::store {
 
-/// What a mutating call answered, kept until the client says that it has the answer: a repeated call gets it again
+/// The result of a mutating call, kept until the client says that it has the answer: a repeated call gets the result
 /// instead of running again (the idea of RIFL, Lee et al., SOSP 2015).
 struct MutationResult {
   wire::Opcode opcode{};
@@ -44,10 +44,10 @@ class ResultTable {
   enum class Verdict : uint8_t {
     New,            ///< run it
     Duplicate,      ///< answer `result`, once `record` is durable
-    Stale,          ///< the client has acknowledged it: a late copy, refuse
-    UnknownClient,  ///< ask the coordinator whether its lease is valid, then admit() it and look again
+    Stale,          ///< the client has acknowledged it: a late repetition, refuse
+    UnknownClient,  ///< ask the coordinator whether the client's lease is valid, then admit() it and look again
     TooMany,        ///< the client has not acknowledged kResultsPerClientMax other calls: try again later
-    Busy,           ///< not known: another thread has held the lock for longer than `wait` allows
+    Busy,           ///< the table was not read: another thread has held the lock for longer than `wait` allows
   };
   struct Lookup {
     Verdict verdict;
@@ -61,15 +61,16 @@ class ResultTable {
   /// forgotten meanwhile its lease is over, and the call will not be repeated.
   /// @param is_carried  `record` is the object, which carries it
   void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record, bool is_carried);
-  /// Notes what the client acknowledges, as find(). False: it has acknowledged this call, too, and its record need not
-  /// be kept: records come in any order, and repeatedly.
+  /// Notes what the client acknowledges, as find(). False: it has acknowledged this call, too, so the record of the
+  /// call need not be kept. For records of a move or a recovery, which come in any order, and repeatedly.
   bool isAwaited(const wire::CallIdentity& identity);
   /// Keeps a result that a move or a recovery brings; `record` is the copy in our own log. A client that is unknown
   /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
   /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `asked_ns`.
-  /// @param acknowledged  what the client has told the coordinator that it acknowledges. Its records here may be gone,
-  ///                      and a server that took them over from a dead one did not get those that were dropped before
+  /// @param acknowledged  what the client has told the coordinator that it acknowledges. The results of these calls may
+  ///                      be gone here, or may have been dropped before this server took the others over. Without this
+  ///                      number a late repetition of such a call would pass for a new one
   /// @return false, and nothing happens: `asked_ns` is not newer than a question to which the coordinator answered that
   ///         some client's lease is over. That client may be this one, and the present answer may be late. Ask again
   bool admit(ClientId client, int64_t asked_ns, Sequence acknowledged = Sequence());
@@ -78,10 +79,11 @@ class ResultTable {
   void forget(ClientId client, int64_t asked_ns);
   /// Clients with ids above `after` whose last confirmation is older than `before_ns`: the `count_max` lowest, in
   /// order.
-  /// @param with_results  only those of whose calls something is kept
+  /// @param with_results  only clients of which results are kept
   std::vector<ClientId> silentSince(int64_t before_ns, ClientId after, size_t count_max,
                                     bool with_results = false) const;
-  /// The lease of `client` was still valid at `now_ns`; it has told the coordinator what it acknowledges.
+  /// Notes that the lease of `client` was still valid at `now_ns`.
+  /// @param acknowledged  as for admit()
   void heard(ClientId client, int64_t now_ns, Sequence acknowledged = Sequence());
 
   struct Record {
@@ -92,10 +94,11 @@ class ResultTable {
   };
   /// The result that the object at `object` carries, if it is still needed.
   std::optional<Record> carriedBy(log::EntryRef object, const log::CarriedResult& carried) const;
-  /// The object at `object` has died; its result has a record of its own in the group of what killed it.
+  /// Notes that the object at `object` has died, and that its result has a record of its own, in the group by which it
+  /// died.
   void moveOut(log::EntryRef object, ClientId client, Sequence sequence, log::EntryRef record);
-  /// Forgets the result that the object at `object` carries, whose key is not ours any more.
-  /// @return false: there is none
+  /// Forgets the result that the object at `object` carries, whose key does not belong to this server any more.
+  /// @return false: there is no such result
   bool drop(log::EntryRef object, const log::CarriedResult& carried);
 
   /// True if the log's record at `record` is what this table points to.
@@ -134,7 +137,7 @@ class ResultTable {
         std::numeric_limits<int64_t>::min();  // the highest `asked_ns` of a forget(), of any client
   };
   static constexpr size_t kShardCount = 16;
-  /// What is kept of a call, if its record is `record`; else nullptr.
+  /// The result of a call, if its record is `record`; else nullptr.
   template <typename AnyShard>
   static auto find(AnyShard& shard, ClientId client, Sequence sequence, log::EntryRef record) RC_REQUIRES(shard.lock) {
     const auto found = shard.clients.find(client);

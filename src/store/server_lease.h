@@ -9,13 +9,13 @@ namespace ramcore::store {
 /// stops at 0.9 of what was granted; the coordinator counts from when it answered: so the server always stops first, as
 /// long as clocks advance at the same rate to 5 %.
 ///
-/// Without it a read is refused: another server may own the tablets by now. Any thread.
+/// Without a valid lease every request for objects is refused (LeaseUnknown), because another server may own the
+/// tablets by now. Any thread.
 class ServerLease {
  public:
   /// A renewal sent at `sent_ns` was granted for `lease_ns`. Late answers never shorten the lease.
   void renewed(int64_t sent_ns, int64_t lease_ns);
-  /// What was granted does not count any more, until it is renewed(): the lease may be over without this machine having
-  /// noticed.
+  /// Makes the lease invalid until it is renewed(): it may be over without this machine having noticed.
   void lapse() { valid_until_ns_.store(0, std::memory_order_relaxed); }
   /// Final: the coordinator said that this server is dead.
   void end() { fenced_.store(true, std::memory_order_relaxed); }

@@ -42,7 +42,7 @@ Status StoreReplay::replayBatch(std::span<const EntryView> entries, log::SideLog
 /// Finds the entry of a key in a range that is being taken. An entry that is marked as damaged may be of any key, so it
 /// decides the outcome, unless it is from before the range was taken: then it is not of this ownership, whatever it
 /// says.
-/// @return RetryLater or Corrupt: something damaged may be this key's
+/// @return RetryLater or Corrupt: a damaged entry may be that of this key
 Status StoreReplay::findPresent(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
                                 EntryRef& present) const {
   EntryState state = EntryState::Pending;
@@ -118,8 +118,8 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     if (!RC_MUTATION("forget-the-dead-in-replay")) dead.note(hash, foreign);
   } else {
     const EntryView gone = parts_.entries.entry(present);
-    // The present object is newer: it keeps dead all that the tombstone does, and so will whatever takes it out in its
-    // turn.
+    // The present object is newer: it keeps dead all that the tombstone does, and so will the object or the tombstone
+    // by which it leaves the index.
     if (gone.version() > foreign.version()) return Status::Ok;
     const Status carried = parts_.carried.forget(present);
     if (carried != Status::Ok) return carried;
@@ -142,7 +142,8 @@ Status StoreReplay::replayResult(const EntryView& foreign, log::SideLog& side) {
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();
   const wire::CallIdentity identity{record.client, record.sequence, record.acknowledged};
   if (!parts_.results.isAwaited(identity)) return Status::Ok;
-  // It may use the memory that removes may use: a move that ended here for want of memory would stop the tablet.
+  // The record may use the memory that is kept for removals: if a move ended here for want of memory, the tablet would
+  // stand still.
   const auto copied = side.copy(foreign, log::AppendClass::Remove);
   if (!copied.ok()) return copied.error();
   parts_.results.take(identity,

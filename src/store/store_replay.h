@@ -16,8 +16,8 @@
 
 namespace ramcore::store {
 
-/// Takes what moves and recoveries bring: entries that another server logged, into a side log, the index and the table
-/// of results. Holds references only.
+/// Takes the entries that moves and recoveries bring, which another server has logged, into a side log, the index and
+/// the table of results. Holds references only.
 ///
 /// Lock order: stripe -> result shard; stripe -> the log's own locks. Any registered reader thread, inside a read
 /// section.

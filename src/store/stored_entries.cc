@@ -36,7 +36,8 @@ Status StoredEntries::verify(EntryRef ref) const {
     // The state byte is asked, because a damage beyond Integrity::kDamagesMax is marked but not remembered.
     return entry(ref).state() == EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
   }
-  // The entry lies in a copy that the cleaner has not committed yet. It is looked at again when that is committed.
+  // The entry lies in a copy that the cleaner has not committed yet. Nothing is marked there: RetryLater has the caller
+  // look again.
   const EntryView view = entry(ref);
   const uint64_t room = memory_.bytes() - ref.offsetBytes();
   return view.bytes() <= room && view.verify() ? Status::Ok : Status::RetryLater;

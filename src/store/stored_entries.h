@@ -13,13 +13,13 @@
 
 namespace ramcore::store {
 
-/// What a lookup found: good inside the read section it was made in.
+/// What a lookup found; valid inside the read section of the lookup.
 struct Found {
   log::EntryRef ref;
   log::EntryView entry;  ///< empty if damageOf(ref) is not Ok
 };
 
-/// What a lookup returns in the place of an entry that is damaged. Neither is the address of an entry.
+/// Lookups return these in the place of a damaged entry. Neither is the address of an entry.
 inline constexpr log::EntryRef kDamagedRef = log::EntryRef::fromBits(1);
 inline constexpr log::EntryRef kRestoringRef = log::EntryRef::fromBits(2);
 inline log::EntryRef refOfDamaged(log::EntryState state) {
@@ -37,7 +37,7 @@ struct ObjectKey {
 };
 
 /// The entries of the log to which the index refers: which key they have, and whether they are what was written. Holds
-/// references only. Lookups compare keys here, so that what they call stays inline.
+/// references only. Lookups compare keys here, so the functions that they call are inline.
 ///
 /// Any registered reader thread, inside a read section.
 class StoredEntries {

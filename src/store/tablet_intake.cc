@@ -5,7 +5,7 @@
 namespace ramcore::store {
 namespace {
 
-/// How long an intake has found no places for its copies. Without Patience: never too long.
+/// Measures for how long an intake has found no places for its replicas. Without a Patience the intake waits for ever.
 class PlaceWatch {
  public:
   PlaceWatch(runtime::Clock& clock, const TabletIntake::Patience* patience) : clock_(clock), patience_(patience) {}
@@ -13,8 +13,9 @@ class PlaceWatch {
   PlaceWatch& operator=(const PlaceWatch&) = delete;
   ~PlaceWatch() { tell(false); }
 
-  /// @param left  what it waits for: if that becomes less the time counts anew
-  /// @return there is no use in waiting on
+  /// @param lacks  true if places are lacking now
+  /// @param left   how much is still waited for; when this changes, the time begins anew
+  /// @return true if there is no use in waiting on
   bool isOver(bool lacks, size_t left) {
     if (patience_ == nullptr) return false;
     const int64_t now_ns = clock_.nowNs();
@@ -24,15 +25,15 @@ class PlaceWatch {
     tell(lacked_ns_ >= kWorthTellingNs);
     return lacks && (patience_->ended || lacked_ns_ >= TabletIntake::kPatienceNs);
   }
-  /// For so long that more than the least copies are not waited for any more.
+  /// True if places have been lacking for kWorthTellingNs: from then on the least number of replicas is enough.
   bool hasLacked() const { return patience_ != nullptr && lacked_ns_ >= kWorthTellingNs; }
   void tell(bool lacks) {
     if (patience_ != nullptr) patience_->lacks_places.store(lacks, std::memory_order_relaxed);
   }
 
  private:
-  // A full backup asks what it need not keep any more, and is asked again after two seconds: places that come of that
-  // are not lacking.
+  // A backup that is full asks masters which of its replicas are needed, and frees the others. It is asked again after
+  // two seconds (kAvoidNs in replica_placement.cc). So places count as lacking only after more than that.
   static constexpr int64_t kWorthTellingNs = 3 * runtime::kNanosPerSecond;
 
   runtime::Clock& clock_;
@@ -53,7 +54,7 @@ void TabletIntake::evict(const Tablet& tablet) {
 
 runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left) {
   if (RC_MUTATION("take-in-without-a-purge")) co_return Status::Ok;
-  // An earlier attempt may have brought results of calls that this one will not find: they are not answered again.
+  // An earlier attempt may have brought results that this one will not find. No call may be answered from them.
   parts_.results.dropRange(tablet.table, tablet.range,
                            [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
   std::optional<KeyHash> cursor = tablet.range.first;
@@ -105,14 +106,14 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
     if (stopping) break;
     if (watch.isOver(side.lacksPlaces(), side.unclosedCount())) co_return Status::TooFewReplicas;
     if (!awaits_least && watch.hasLacked()) {
-      // There are none now for the others, and what is recovered is out of reach meanwhile.
+      // No server has places for the other replicas, and no client reaches the contents before the side log has joined.
       awaits_least = true;
       side.awaitLeast();
     }
     parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
-  // If it was called before it may be joining already.
+  // An earlier call of join() may have requested the head already.
   if (stopping) {
     if (!side.isJoining()) side.leave();
     co_return Status::Cancelled;
@@ -144,9 +145,10 @@ runtime::Task<Status> TabletIntake::joinOrForsake(log::SideLog& side, std::span<
   co_return first;
 }
 
-// Whoever takes such a tablet again has told the older attempt so, purges its range, and only then puts it into the
-// table: what is found in the range outside of tablets of the table is ours, or older. What is damaged is not purged
-// before it is restored, and nothing says for certain what it is of.
+// Purging is safe: a later intake of one of these tablets gives up the older attempt first, then purges the range, and
+// only then adds the tablet to the tablet table. So every entry of the range that no tablet of the tablet table covers
+// is from this intake or older. A damaged entry cannot be purged before it is restored, and it may be of any tablet:
+// while there is one, the side log has to be kept.
 runtime::Task<bool> TabletIntake::forsake(log::SideLog& side, std::span<const Tablet> tablets) {
   const std::atomic<bool> cancelled{false};
   bool is_left = false;

@@ -14,11 +14,12 @@
 
 namespace ramcore::store {
 
-/// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
-/// index knows nothing of the range, the log's head is newer than all that was there, the tablet is in state Pulling;
-/// and in the end the side log with the contents joins the log.
+/// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from. Before:
+/// the range is purged from the index, the log gets a head that is newer than all entries of the range, and the tablet
+/// is entered in state Pulling. After: the side log with the contents joins the log.
 ///
-/// Everything runs on the background executor.
+/// A place is a storage frame on a backup, for a replica of a segment of the side log or for the head that it joins
+/// with. Everything runs on the background executor.
 class TabletIntake {
  public:
   struct Parts {
@@ -33,14 +34,14 @@ class TabletIntake {
   static constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
   static constexpr int64_t kPauseNs = 2 * runtime::kNanosPerMilli;
   static constexpr size_t kEntriesPerTurn = 64;
-  /// Between looks at what takes long when backups are missing.
+  /// The pauses between looks at a step that takes long when backups are missing.
   static runtime::GrowingPause growingPause() { return {kPauseNs, 50 * runtime::kNanosPerMilli}; }
 
   /// For an intake whose contents can be had from elsewhere again: limits how long it waits for places for its
   /// replicas.
   struct Patience {
-    std::atomic<bool>& lacks_places;  ///< set while it finds none
-    const std::atomic<bool>& ended;   ///< the intake is not wanted any more: then it does not wait for places at all
+    std::atomic<bool>& lacks_places;  ///< set while the intake has found no places for 3 s
+    const std::atomic<bool>& ended;   ///< the intake is not wanted any more, so it does not wait for places at all
     const std::atomic<bool>& stopping;
   };
 
@@ -74,8 +75,8 @@ class TabletIntake {
                                       const Patience& patience);
   /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Takes those of its tablets
   /// out of the tablet table that the table still has under the same epoch in state Pulling, and purges all of them.
-  /// Returns false if something that cannot be forgotten now may refer to the side log: in this case the side log is
-  /// unchanged, and has to be joined.
+  /// Returns false if the index may keep a damaged entry of the side log, which cannot be purged before it is restored:
+  /// in this case the side log is unchanged, and has to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
   /// Whether replay that ended with `status` may go on later: when it meets a full memory it waits for the cleaner.

@@ -25,7 +25,7 @@ TabletTable::~TabletTable() { delete snapshot_.load(std::memory_order_relaxed); 
 
 const Tablet* TabletTable::find(TableId table, KeyHash hash) const {
   const std::vector<Tablet>& tablets = snapshot_.load(std::memory_order_acquire)->tablets;
-  // First tablet that begins behind the key; the one before it is the only candidate.
+  // Finds the first tablet that begins behind the key; the one before it is the only candidate.
   size_t low = 0;
   size_t high = tablets.size();
   while (low < high) {

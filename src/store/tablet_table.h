@@ -21,8 +21,8 @@ struct TabletCounters {
 
 enum class TabletState : uint8_t {
   Normal,   ///< reads and mutations
-  Frozen,   ///< reads only: the tablet is being moved away
-  Pulling,  ///< nothing: its contents are being fetched, another server still owns it
+  Frozen,   ///< reads only: the tablet is being moved to another server
+  Pulling,  ///< neither: its contents are being fetched, and another server still owns it
 };
 
 /// A range of a table's key hashes that this server holds.
@@ -42,8 +42,8 @@ struct Tablet {
 enum class Access : uint8_t { Read, Mutate };
 
 /// The tablets of this server. Lookups take no lock: they read a snapshot that changes replace as a whole; the caller
-/// is inside an RCU read section (runtime/epoch.h) and keeps nothing past it. That is also how a change drains: when a
-/// grace period has passed after it, no thread acts on what was before.
+/// is inside an RCU read section (runtime/epoch.h) and keeps nothing past it. So a change has drained when a grace
+/// period has passed after it: no thread acts on the former tablets any more.
 class TabletTable {
  public:
   explicit TabletTable(runtime::Rcu& rcu);

@@ -31,8 +31,8 @@ TombstoneQueue::Reaped TombstoneQueue::reap(size_t count_max, Locking locking) {
   return reaped;
 }
 
-/// @return the position that the oldest of the remaining keys waits for; no position: none is left, there were too
-///         many, or its stripe is taken
+/// @return the position that the oldest of the remaining keys waits for; no position: no key is left, `count_max` keys
+///         were reaped, or another thread has the stripe of the next key
 LogPosition TombstoneQueue::reap(Durability level, size_t count_max, Locking locking, size_t& reaped) {
   for (size_t left = count_max; left != 0; --left) {
     Removed oldest;

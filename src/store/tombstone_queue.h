@@ -15,7 +15,7 @@
 namespace ramcore::store {
 
 /// Removed keys. Each keeps its tombstone in the index until that is durable, or flushed for a sync table, so that no
-/// client is told of an absence that a crash could undo. Here they wait for that, in log order.
+/// client is told of an absence that a crash could undo. The keys wait for that here, in log order.
 ///
 /// Any registered reader thread, inside a read section. Lock order: stripe -> the lock of this queue, which is a leaf.
 class TombstoneQueue {

@@ -19,7 +19,7 @@ bool parsePort(std::string_view text, uint16_t& port) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-// Letters, digits and what else names and addresses are written with; a zone follows '%'.
+// True if the text has only letters, digits and characters of `also` (a zone of IPv6 follows '%').
 bool isHost(std::string_view text, std::string_view also) {
   constexpr std::string_view kLettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   for (const char c : text) {
@@ -28,7 +28,7 @@ bool isHost(std::string_view text, std::string_view also) {
   return !text.empty();
 }
 
-// "02:00:00:00:00:01", in lower case, so that an address is written in one way only; "any".
+// True for "any" and for "02:00:00:00:00:01", in lower case only, so that an address is written in one way.
 bool isEthernetHost(std::string_view text) {
   if (text == "any") return true;
   if (text.size() != 17) return false;
@@ -81,7 +81,7 @@ std::string Locator::toString() const {
 
 Outcome<Locator> Locator::parse(std::string_view text) {
   Locator locator;
-  // A socket's path ends at the first zero byte: what follows would be another locator with the same meaning.
+  // A socket's path ends at its first zero byte, so locators that differ only behind it would have the same meaning.
   if (text.find('\0') != std::string_view::npos) return bad("(binary)", "it contains a zero byte");
   const size_t scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos || scheme_end == 0) return bad(text, "no scheme");

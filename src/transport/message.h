@@ -10,12 +10,11 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "runtime/executor.h"
-#include "runtime/job.h"
 
 namespace ramcore::transport {
 
-/// A registered piece of memory, as `Transport::registerMemory` numbered it; how a transport finds its key or mapping
-/// without a look-up. 0 = not registered: such bytes are copied where the hardware needs registration.
+/// The number that `Transport::registerMemory` gave a piece of memory; by it a transport finds the memory's key or
+/// mapping without a search. 0 = not registered: such bytes are copied where the hardware needs registration.
 using RegionId = uint16_t;
 
 /// The owner of bytes that a message borrows while it is being sent. It is told once per chunk, when the transport will
@@ -42,8 +41,7 @@ struct Chunk {
 
 class BufferPool;
 
-/// One message on its way out: a head from the pool, followed by chunks. It is also the job that carries the message
-/// from another thread to the endpoint's. Used through TxMessage.
+/// One message on its way out: a head from the pool, followed by chunks. Used through TxMessage.
 struct TxBuffer {
   static constexpr uint32_t kHeaderRoomBytes = 64;  ///< room in front of the head, for the transport's own headers
   static constexpr uint32_t kHeadBytesMin = 256;
@@ -57,7 +55,7 @@ struct TxBuffer {
   uint32_t contiguous_bytes = 0;  ///< leading bytes the receiver needs in one piece; 0 = head_bytes
   uint32_t chunk_count = 0;
   RegionId region = 0;  ///< the region of the head
-  /// Since when the transport borrows its chunks (runtime::Clock); set by transports in which a message can wait.
+  /// Since when the transport borrows the chunks (runtime::Clock); set by transports in which a message can wait.
   int64_t borrowed_since_ns = 0;
   std::array<Chunk, kChunkCountMax> chunks;
 };

@@ -23,7 +23,7 @@ struct Identity {
   uint64_t cluster = 0;  ///< ClusterId; 0 while it is not known. Different clusters have no sessions with each other
   std::string cluster_name;  ///< both ends must have the same
   std::string secret;        ///< read from a file; never travels. Empty: only loopback and shm are allowed
-  /// Where the process listens, as handshakes tell it to peers; empty: where it does listen.
+  /// The locators that handshakes tell peers; empty: those at which the process listens.
   std::vector<Locator> advertised = {};
 };
 
@@ -133,7 +133,7 @@ struct PacketCounts {
   uint64_t received = 0;       ///< whole Ethernet frames of ours
   uint64_t copies = 0;         ///< packets of messages whose bytes were there already
   uint64_t unproven = 0;       ///< packets whose seal or checksum was wrong
-  uint64_t nonsense = 0;       ///< what is no valid packet of ours
+  uint64_t nonsense = 0;       ///< frames that are no valid packets of ours
   uint64_t dropped = 0;        ///< packets dropped before they were sent: the port took nothing for long
   uint64_t unknown_peers = 0;  ///< packets of sessions that are not there
 };
@@ -152,8 +152,8 @@ struct PacketCounts {
 /// `borrowed_ns_max`). What is not sent by then is copied. A session for which more would have to be copied than its
 /// transport allows is closed, with a warning. Only hardware that is about to read the bytes is waited for.
 ///
-/// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
-/// sent comes in through the dispatch thread's inbox (rpc/).
+/// Thread: the endpoint's own for everything except allocate() and the release of messages. Messages of other threads
+/// come in through the dispatch thread's inbox (rpc/).
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -243,7 +243,9 @@ class Transport {
   /// The scheme of its locators.
   virtual std::string_view scheme() const = 0;
   /// Makes `bytes` at `base` (multiples of 64 KB) sendable without a copy. Once, at start, as few and as large as
-  /// possible; stays until the transport is destroyed. 0: this transport has no use for it.
+  /// possible; stays until the transport is destroyed. A transport numbers its regions from 1 on. A registration that
+  /// fails uses its number up, so that the same memory has the same number in all transports of a process.
+  /// @return the number; 0: this transport has no use for registered memory
   /// Failure: NoSpace: the limit of locked memory; IoError.
   virtual Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) = 0;
   /// The identity is read at each handshake, so that a server that has just got its id uses it from then on.

@@ -25,8 +25,7 @@ enum class PacketKind : uint8_t {
 
 inline constexpr uint16_t kDatagramEtherType = 0x88b5;  ///< IEEE 802: for local experiments
 inline constexpr uint8_t kDatagramVersion = 4;
-/// Longest payload of a packet: what its length is written in allows more, but pieces stay below a page of a jumbo
-/// frame.
+/// Longest payload of a packet. The field of its length allows more, but pieces stay below a page of a jumbo frame.
 inline constexpr uint32_t kPacketBytesMax = 9000;
 inline constexpr uint32_t kPacketBytesMin = 512;
 
@@ -57,7 +56,7 @@ struct PacketHeader {
   uint16_t reserved1;  ///< zero, verified
   uint32_t reserved2;  ///< zero, verified
 
-  /// What makes sense of the fields depends on the packet's kind, so its reader checks them once it knows the sender.
+  /// Which values make sense depends on the packet's kind, so the reader checks them once it knows the sender.
   constexpr bool isValid() const { return payload_bytes <= kPacketBytesMax && reserved1 == 0 && reserved2 == 0; }
 };
 static_assert(Message<PacketHeader> && sizeof(PacketHeader) == 48);
@@ -94,7 +93,7 @@ struct GrantBody {
   uint32_t received_packets;  ///< all packets before this one have arrived
   uint32_t granted_packets;   ///< the packets before this one may be sent
 
-  /// Whether the message has as many packets is for the reader to find out.
+  /// The reader checks whether the message has as many packets.
   constexpr bool isValid() const { return true; }
 };
 static_assert(Message<GrantBody> && sizeof(GrantBody) == 16);
@@ -104,7 +103,7 @@ struct AckEntry {
   uint16_t slot;
   uint16_t reserved;  ///< zero, verified
 
-  /// Whether the call slot exists is for the reader to find out.
+  /// The reader checks whether the call slot exists.
   constexpr bool isValid() const { return reserved == 0; }
 };
 static_assert(Message<AckEntry> && sizeof(AckEntry) == 8);

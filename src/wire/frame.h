@@ -32,7 +32,7 @@ struct FrameHeader {
   uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
 
-  /// Whether the call slot and the priority exist is for the reader to find out.
+  /// The reader checks whether the call slot and the priority exist.
   constexpr bool isValid() const {
     const bool has_lengths =
         message_bytes <= kMessageBytesMax && head_bytes <= message_bytes && head_bytes <= kHeadBytesMax;

@@ -43,7 +43,7 @@ struct HandshakeHeader {
   HandshakeKind kind;
   uint8_t reserved;  ///< zero, verified
 
-  /// Whether these bytes are a handshake at all.
+  /// True if these bytes are a handshake.
   constexpr bool isValid() const { return magic == kHandshakeMagic && reserved == 0; }
 };
 static_assert(Message<HandshakeHeader> && sizeof(HandshakeHeader) == 16);
@@ -60,7 +60,7 @@ struct HandshakeIntroduction {
   uint8_t role;  ///< transport::Role
   uint8_t reserved[3];
 
-  /// Whether there is such a role is for the reader to find out.
+  /// The reader checks whether there is such a role.
   constexpr bool isValid() const {
     return header.isValid() && slot_count != 0 && slot_count <= kSlotCountMax &&
            cluster_name_bytes <= kClusterNameBytesMax && isZero(reserved);
@@ -73,7 +73,7 @@ struct HandshakeProof {
   HandshakeHeader header;
   std::array<uint8_t, 32> mac;
 
-  /// Whether it is a proof depends on all that was said, so its reader checks that.
+  /// Whether the MAC is right depends on all that was said, so the reader checks that.
   constexpr bool isValid() const { return header.isValid(); }
 };
 static_assert(Message<HandshakeProof> && sizeof(HandshakeProof) == 48);
@@ -96,7 +96,7 @@ struct HandshakeRefused {
   HandshakeRefusal reason;
   uint8_t reserved[6];  ///< zero, not verified
 
-  /// A refusal comes from any protocol version, so each reason is taken, and what follows it is not looked at.
+  /// A refusal may come from any protocol version. So every reason is valid, and the bytes behind it are not checked.
   constexpr bool isValid() const { return header.isValid(); }
 };
 static_assert(Message<HandshakeRefused> && sizeof(HandshakeRefused) == 24);

@@ -237,7 +237,7 @@ static_assert(Message<Scan::Request> && sizeof(Scan::Request) == 40);
 static_assert(Message<Scan::Response> && sizeof(Scan::Response) == 32);
 static_assert(Message<Scan::Part> && sizeof(Scan::Part) == 16);
 
-/// Any process answers it, with nothing but the header.
+/// Asks whether a process answers: any process does, with nothing but the header.
 struct Ping {
   static constexpr Opcode kOpcode = Opcode::Ping;
   struct Request {

@@ -9,8 +9,8 @@
 namespace ramcore::wire {
 
 /// A fixed struct of the wire that says itself whether an honest peer can have sent it: its reserved fields are zero,
-/// and its enumerators are known. What depends on more than the struct (what follows it, limits) is checked by its
-/// reader. decode(), cursors and rpc::Request read no other structs.
+/// and its enumerators are known. The reader checks what depends on more than the struct (bytes behind it, limits).
+/// decode(), cursors and rpc::Request read no other structs.
 template <typename T>
 concept Message = Fixed<T> && requires(const T& message) {
   { message.isValid() } -> std::same_as<bool>;

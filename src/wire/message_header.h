@@ -25,7 +25,7 @@ struct ResponseHeader {
   uint16_t reserved = 0;
   uint32_t retry_after_us = 0;  ///< with a retryable status: the earliest time at which repeating makes sense
 
-  /// Whether the status is known is for the reader to find out.
+  /// The reader checks whether the status is known.
   constexpr bool isValid() const { return reserved == 0; }
 };
 static_assert(Message<ResponseHeader> && sizeof(ResponseHeader) == 8);

@@ -45,7 +45,7 @@ struct ServerNumbers {
   bool is_short_of_places = false;
 };
 
-/// The declaration of one of them.
+/// The declaration of one number of ServerNumbers.
 struct ServerNumber {
   std::string_view name;  ///< of the field in `struct ServerNumbers` and in the message, and in JSON
   NumberMeaning meaning;
@@ -140,13 +140,13 @@ inline constexpr auto kDeclared = std::to_array<ServerNumber>({
 /// The declaration of each number, in the order of JSON. Those that metrics have too have their names there.
 inline constexpr auto kServerNumbers = server_number_detail::kDeclared;
 
-/// What a number of a server means that metrics have too.
+/// The meaning of a server's number that metrics have as well.
 template <auto kMember>
 consteval NumberMeaning meaningInMetrics() {
   for (const ServerNumber& number : kServerNumbers) {
     if (number.read == server_number_detail::read<kMember> && !number.meaning.metric.empty()) return number.meaning;
   }
-  throw "metrics do not have it";  // no constant: it does not compile
+  throw "metrics do not have it";  // not a constant expression, so it does not compile
 }
 
 /// Writes the numbers into a message.

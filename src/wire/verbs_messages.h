@@ -30,7 +30,7 @@ struct VerbsHeader {
   uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
 
-  /// Whether the call slot and the priority exist is for the reader to find out.
+  /// The reader checks whether the call slot and the priority exist.
   constexpr bool isValid() const {
     const bool has_lengths =
         message_bytes <= kMessageBytesMax && head_bytes <= message_bytes && head_bytes <= kHeadBytesMax;
@@ -48,7 +48,7 @@ struct VerbsPiece {
   uint32_t key;
   uint32_t bytes;
 
-  /// There are adapters that take a length of 0 for 2 GB.
+  /// A length of 0 is not valid: there are adapters that take it for 2 GB.
   constexpr bool isValid() const { return bytes != 0; }
 };
 static_assert(Message<VerbsPiece> && sizeof(VerbsPiece) == 16);
@@ -65,7 +65,7 @@ struct VerbsAddress {
   uint8_t reads_max;            ///< transfers that may read from this side at a time
   std::array<uint8_t, 32> mac;  ///< under the session key: over the sender's side of the session and all fields above
 
-  /// Whether it is proven, and takes messages of a sensible length, is for the reader to find out.
+  /// The reader checks whether the MAC is right, and whether the lengths make sense.
   constexpr bool isValid() const {
     constexpr uint32_t kNumberMax = 0xffffff;  // of queue pairs and packets
     constexpr uint8_t kMtuMin = 1;

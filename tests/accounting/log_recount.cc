@@ -115,7 +115,7 @@ class Walk {
     }
   }
 
-  // Written, or to be written by whoever cleans the dead object away that names a segment.
+  // Counts a tombstone that is written, or that the cleaner has to write when it meets the dead object.
   static void countTombstone(const Segment& named, int64_t bytes, Sums& sums) {
     sums.live_bytes += bytes;
     sums.tombstones[named.slot()] += bytes;

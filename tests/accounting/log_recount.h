@@ -9,7 +9,7 @@
 
 namespace ramcore::accounting {
 
-/// What a walk of a log gave.
+/// The sums of a walk over a log.
 struct Recount {
   /// False: a pass, a side log or a segment that waits for its last reader holds bytes that are counted elsewhere just
   /// now, so nothing was compared.
@@ -31,7 +31,7 @@ using Awaits = std::function<bool(log::EntryRef, const log::CarriedResult&)>;
 /// it; that its state byte says the same is checked as well. A dead object that names a segment which is there counts
 /// as the tombstone that will take its place, and a live one as a tombstone that may have to.
 ///
-/// Nobody uses the log meanwhile. Cost: a walk of all of it.
+/// No other thread may use the log meanwhile. Cost: a walk over all of it.
 Recount recount(const log::Log& log, const Refers& refers, const Awaits& awaits);
 
 }  // namespace ramcore::accounting

@@ -10,8 +10,8 @@
 //
 // And what a log of many segments costs a writer: the longest append between two rolls of the head, in processor time,
 // with 49,000 slots, two thirds of them segments of the log (256 GiB), beside the same with 1,500 (8 GiB). The segments
-// are small, so that both fit into any machine; some of them leave the log with each roll. Whoever rolls writes the
-// digest, which is as long as the log has segments.
+// are small, so that both fit into any machine; some of them leave the log with each roll. The thread that
+// rolls writes the digest, which has an entry for each segment.
 
 #include <time.h>
 
@@ -45,7 +45,7 @@ struct Options {
   int rounds = 7;
 };
 
-/// Nothing is cleaned here, so nobody is asked.
+/// The owner of the log's entries. Nothing is cleaned here, so it is never asked.
 class NoOwner final : public log::EntryOwner {
  public:
   Moved relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return Moved::No; }
@@ -147,8 +147,8 @@ struct Waits {
 /// Of the small appends of one thread while another one appends values of `others_bytes`.
 Waits waitsBeside(const log::LogMemory& memory, const Tsc& tsc, size_t others_bytes) {
   FreshLog fresh(memory);
-  // Nothing is cleaned: what both append, and what values of 1 MB leave of the ends of segments, has to fit beside the
-  // reserves.
+  // Nothing is cleaned: the appends of both threads, and the ends of segments that values of 1 MB leave unused, have to
+  // fit beside the reserves.
   const uint64_t bytes = memory.bytes() / 4;
   std::atomic<bool> over{false};
   std::atomic<bool> begun{false};
@@ -176,7 +176,8 @@ Waits waitsBeside(const log::LogMemory& memory, const Tsc& tsc, size_t others_by
   return {.p9999_us = quantile(waits, 0.9999), .longest_us = quantile(waits, 1)};
 }
 
-/// Of this thread: nobody else uses the log, and what others take of the processor says nothing of it.
+/// Processor time of this thread. Wall time would include what other threads take of the processor; none of them uses
+/// the log.
 double processorMicroseconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

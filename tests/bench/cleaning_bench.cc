@@ -1,4 +1,4 @@
-// What cleaning costs writers: overwrites of a store in this process whose memory is filled to a share with live
+// The cost of cleaning for writers: overwrites of a store in this process whose memory is filled to a share with live
 // objects, one thread that writes and cleans in turns, no network, no copies.
 //
 //   bench_cleaning [--memory-mb N] [--overwrites N] [--seconds N] [--live-percent-max N] [--utilizations LIST]

@@ -136,7 +136,7 @@ class Subject:
             done = run(bound + arguments, check=False, timeout=seconds_max + GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             raise Failed(f"rcbench did not end within {seconds_max + GRACE_SECONDS} s: {' '.join(flags)}") from None
-        # Who gave up in the middle of an attempt is not told why: the server knows.
+        # A call that ended in the middle of an attempt does not know why it was refused: the server's count tells.
         if done.returncode != 0 and self.counters()["ramcore_log_refused_no_space_total"] > 0:
             raise Refused
         if done.returncode not in (0, EXIT_PARTIAL):

@@ -1,4 +1,5 @@
-// What the cleaner costs readers: latencies of lookups on one core while another one overwrites, with and without it.
+// The cost of the cleaner for readers: latencies of lookups on one core while another one overwrites, with and without
+// it.
 //
 //   bench_cleaning_reads [--memory-mb N] [--live-percent N] [--writes-per-s N] [--seconds S] [--rounds N] [--smoke]
 //

@@ -1,4 +1,4 @@
-// What the protocol over Ethernet frames takes without a driver: two endpoints on one thread, joined by a port that
+// The cost of the protocol over Ethernet frames without a driver: two endpoints on one thread, joined by a port that
 // passes frames on in memory. A call is all that both ends do, from the request to the answer; beside it, what passing
 // its two frames takes alone, and its four seals.
 //

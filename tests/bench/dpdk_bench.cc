@@ -74,8 +74,8 @@ T must(Outcome<T> outcome) {
   return std::move(outcome).value();
 }
 
-// What other processes, and the driver's own thread, do tells nobody when it is done: it is looked for, and not for
-// ever.
+// Nothing signals when other processes, and the driver's own thread, are done. So the condition is polled, for 20 s at
+// most.
 void awaitSoon(const char* what, const std::function<bool()>& isDone) {
   const int64_t end_ns = real_clock.nowNs() + 20 * runtime::kNanosPerSecond;
   while (!isDone()) {

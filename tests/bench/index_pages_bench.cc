@@ -1,4 +1,4 @@
-// What huge pages bring the memory of the index, and what readers pay while it is put into them.
+// The gain of huge pages for the memory of the index, and the cost for readers while memory is put into them.
 //
 //   bench_index_pages [--mb N] [--rounds N] [--smoke]
 //
@@ -103,7 +103,7 @@ double longestReadUs(const Filled& memory, const Tsc& tsc, Work&& work) {
   return tsc.ns(longest) / 1000;
 }
 
-/// What one collapsed memory cost.
+/// The cost of putting one memory into huge pages.
 struct Collapsing {
   std::vector<double> step_us;
   double longest_read_us = 0;

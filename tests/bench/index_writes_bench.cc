@@ -1,4 +1,4 @@
-// What a write costs in the hash index and beside it, on one thread, in process.
+// The cost of a write in the hash index and beside it, on one thread, in process.
 //
 //   bench_index_writes [--objects N] [--operations N] [--rounds N] [--smoke]
 //
@@ -248,7 +248,7 @@ void runAppends(const Options& options, Subject& subject, Report& report) {
   report.isNoisy("the bare probe", lookups);
 }
 
-/// What one round of adding keys cost.
+/// The cost of one round of adding keys.
 struct Round {
   Times adds;
   Times lookups;

@@ -1,5 +1,5 @@
-// What an object costs beside its own bytes: log and index of one store at several sizes of the table, and the memory
-// of a server process beside Redis and memcached that hold the same objects.
+// The memory that an object takes beside its own bytes: log and index of one store at several sizes of the table, and
+// the memory of a server process beside Redis and memcached that hold the same objects.
 //
 //   bench_memory [--objects N] [--resident-objects N] [--no-peers] [--smoke]
 //

@@ -38,7 +38,7 @@ constexpr Row kRows[] = {
     {"16 connections x 16 keys", {.connections = 16, .pipeline = 1, .keys = 16}, 2, true},
 };
 
-/// A peer runs only during its own rounds, so that what it does when idle is nobody's disadvantage.
+/// A peer that runs only during its own rounds, so that what it does when idle does not slow others down.
 class PausedPeer {
  public:
   PausedPeer(PeerKind kind, Keys& keys, size_t ask_bytes = 0, size_t answer_bytes = 0)

@@ -190,7 +190,8 @@ void runTcp(const Options& options, Keys& keys, Report& report) {
       report.discard();
     }
   }
-  // Nobody spins here any more. What it costs at least is that a sleeping process is woken and this one is not warm.
+  // No process spins here. The lower bound includes that a sleeping process is woken, and that this one has cold
+  // caches.
   RawTcp sleeping(kRequestBytes, kResponseBytes, RawTcp::Server::Sleeps);
   std::vector<double> raw_us;
   std::vector<double> first_us;

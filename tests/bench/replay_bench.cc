@@ -83,7 +83,7 @@ double replayRate(const Options& options, const std::vector<SegmentImage>& image
   const uint64_t objects = present.count() + replayed;
   LocalStore store(alignUp(objects * 152 * 5 / 4 + (256 << 20), 2 << 20), objects);
   log::SideLog side(store.log(), store.log().replicator());
-  // What is there already, of another table.
+  // Objects of another table that are there before the replay.
   for (uint64_t first = 0; first < options.present;) {
     const SegmentImage image(present, first, TableId(2));
     (void)replaySegment(store, side, image.bytes());

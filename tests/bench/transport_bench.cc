@@ -94,7 +94,7 @@ class Subject {
   std::exit(1);
 }
 
-/// What nobody can beat: the same bytes, no protocol.
+/// The lower bound: the same bytes without a protocol.
 class RawTcp final : public Subject {
  public:
   explicit RawTcp(size_t bytes) : bytes_(bytes), answer_(bytes) {

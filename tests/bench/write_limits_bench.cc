@@ -1,4 +1,4 @@
-// What a replicated write costs at least on this machine: the same messages, and nothing else.
+// The lower bound of a replicated write on this machine: the same messages, and nothing else.
 //
 //   bench_write_limits --limit tcp|shm|sync [--copies N] [--seconds S]
 //

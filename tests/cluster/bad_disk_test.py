@@ -12,7 +12,7 @@ from cluster_harness import Cluster, Daemon
 # Some of the first flushes succeed, those that make the storage the server's. No later one does.
 BAD_DISK = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync",
             "-e", "inject=fdatasync:error=EIO:when=6+"]
-# They begin only after so many seconds.
+# Each flush begins only after so many seconds.
 SLOW_S = 16
 SLOW_DISK = BAD_DISK[:-1] + [f"inject=fdatasync:delay_enter={SLOW_S * 1_000_000}:when=6+"]
 
@@ -47,7 +47,7 @@ class BadDiskTest(unittest.TestCase):
             self.assertRegex(cluster.rc("status"), r"s4 +serving .* failed ")
             self.assertIn("cannot flush file frames", bad.log())
             self.assertTrue(bad.is_running())
-            # It goes on serving what it has.
+            # The server goes on serving its tablets.
             self.assertIn("s4", {tablet["server"] for tablet in cluster.tablets("t")})
             cluster.rc("put", "t", "afterwards", "value")
             written["afterwards"] = "value"
@@ -70,7 +70,7 @@ class BadDiskTest(unittest.TestCase):
             slow.signal(signal.SIGSTOP)
             cluster.coordinator.wait_says("(s4) is declared dead", 20)
             slow.signal(signal.SIGCONT)
-            # It stops, to begin anew, and flushes first what it keeps for others.
+            # The server stops, to begin anew, and first flushes the replicas that it keeps for others.
             slow.wait_says("going on as a new server, from nothing")
             slow.signal(signal.SIGTERM)
             slow.wait_says("stopping took longer than 5 s; ending without it", SLOW_S - 3)

@@ -54,7 +54,7 @@ class ColdStartTest(Comeback):
             first.wait_says("cannot enlist")
             cluster.start_coordinator()
             first.wait_ready()
-            # s1, s2 and s4 may have what s3 has not. Nobody is told a part of the truth meanwhile.
+            # s1, s2 and s4 may have what s3 has not. No call is answered from incomplete data meanwhile.
             status = cluster.wait_status(lambda now: self.missed_for(now, "s3") == ["s1", "s2", "s4"])
             self.assertEqual(status["health"], "unavailable")
             self.assertTrue(all(one["tablets_left"] for one in status["recoveries"]), status)

@@ -122,7 +122,7 @@ class OlderCopyTest(WithACluster):
         refused = self.cluster.run("ramcore", "--timeout-ms", "1000", "create", "wrong", check=False)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("older copy", refused.stderr)
-        # Also after a restart, and before any server has spoken.
+        # It refuses also after a restart, and before any server has spoken.
         again = self.restart_coordinator_on(copy)
         again.wait_says("--accept-missing-changes")
         self.restart_coordinator_on(self.cluster.path("coordinator")).wait_ready()

@@ -77,11 +77,11 @@ class FullDiskTest(unittest.TestCase):
             self.assertEqual((status["health"], status["coordinator"]["storage_full"]), ("degraded", True))
             self.assertTrue(any(FULL in reason for reason in status["reasons"]), status["reasons"])
             self.assertEqual(cluster.is_full_by_metrics(), 1)
-            # What needs no coordinator goes on; a client that is new, and wants to write, needs it.
+            # Calls that need no coordinator go on. A new client that wants to write needs it.
             self.assertEqual(cluster.rc("get", "before", "k").strip(), "v")
             late = cluster.run("ramcore", "--timeout-ms", "1500", "put", "before", "k", "w", check=False)
             self.assertRegex(late.stderr, rf"^ramcore: object 'k' of table 'before': {FULL}")
-            # However often it is tried, also by verdicts that cannot be stored: one line.
+            # The log has one line, however often something cannot be stored, verdicts included.
             cluster.servers.pop("s1").kill()
             wait_for(time.monotonic, lambda now, end=time.monotonic() + 14: now > end)
             self.assertEqual(cluster.coordinator.log().count(FULL), 1, cluster.coordinator.log())

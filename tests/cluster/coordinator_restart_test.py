@@ -72,7 +72,7 @@ class CoordinatorRestartTest(unittest.TestCase):
             cluster.coordinator.wait_ready()
             status = cluster.status()
             self.assertEqual({server["name"] for server in status["servers"]}, {"s1", "s2"})
-            # What it does not say yet is no matter of the network.
+            # The coordinator does not answer this yet; the error must not blame the network.
             listed = cluster.run("ramcore", "--timeout-ms", "500", "list", check=False)
             self.assertEqual(listed.returncode, 1)
             self.assertIn("though the coordinator is there", listed.stderr)

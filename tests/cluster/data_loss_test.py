@@ -99,7 +99,7 @@ class DataLossTest(unittest.TestCase):
         self.assertEqual(status["health"], "unavailable")
         self.assertIn(owner, [one["name"] for one in status["recoveries"]])
 
-        # Nobody is shown a part of the truth; the error says where to look.
+        # No call is answered from incomplete data; the error says where to look.
         self.reads_are_refused(lost)
 
         refused = self.recover("--accept-loss", lost["server"])

@@ -303,7 +303,7 @@ class EndToEndTest(unittest.TestCase):
         code, output, errors = self.interrupted_over_silent_servers(
             lambda load: wait_for(lambda: self.cluster.rc("list"), lambda tables: "silent-load" in tables),
             "--table", "silent-load", "--value-bytes", 100_000, "--records", 100_000_000)
-        # It may have been told before it knew the table itself; then there is nothing to report.
+        # The signal may have come before rcbench knew the table; then there is nothing to report.
         self.assertIn(code, (0, 1), errors)
         self.assertTrue(output or errors)
         self.cluster.rc("drop", "silent-load")

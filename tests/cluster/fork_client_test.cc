@@ -63,7 +63,8 @@ class ForkedClient : public ::testing::TestWithParam<Way> {
     std::filesystem::remove_all(folder_);
   }
 
-  /// What of the parent's client does not end with Forked here; 0: all does.
+  /// Uses the copy of the parent's client in the child.
+  /// @return the number of the call that did not end with Forked; 0: all did
   int useCopy(Scan& begun, Future<MutateResult>& pending) {
     Client& client = *client_;
     const auto forked = [](Status status) { return status == Status::Forked; };
@@ -164,7 +165,7 @@ TEST_P(ForkedClient, EndsItsCallsInTheChildAndHarmsNobody) {
   EXPECT_EQ(both.value, 2 * kWrites);
 }
 
-// What a program that was daemonized, or a pool of workers, does: the parent is gone, or ends first.
+// The parent ends before its child, as in a program that becomes a daemon, or in a pool of workers.
 TEST_P(ForkedClient, OfAParentThatIsGoneDoesNotKeepTheChildFromEnding) {
   ASSERT_TRUE(client_->write(table_, "k", "parent").ok());
   std::fflush(nullptr);

@@ -80,7 +80,7 @@ TEST_P(FreedResults, GiveTheirMemoryBackSoon) {
   }
   Client last = std::move(clients_.back());
   clients_.pop_back();
-  // Those that are gone gave their leases back; those that stay do nothing, not even poll.
+  // Clients that are destroyed give their leases back; clients that stay do nothing, not even poll.
   if (GetParam()) clients_.clear();
 
   const auto begin = std::chrono::steady_clock::now();

@@ -130,7 +130,7 @@ class FullServerTest(unittest.TestCase):
             self.compare()
             self.write("b", first // 4)
             self.fill("b", full)
-            # What it had has to find room on the others, and it has to have copies of theirs again.
+            # The others need room for what s2 had, and the new s2 has to keep replicas of theirs again.
             self.keep(3)
             self.write_and_kill("c", 48, "s2", lambda: self.cluster.start_server("s2"))
             self.compare()

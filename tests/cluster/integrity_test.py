@@ -97,7 +97,7 @@ class IntegrityTest(unittest.TestCase):
             memory.flip(address, bit)
         count = before + len(places)
         self.wait_metric(self.master, "ramcore_log_damaged_entries_total", count)
-        # Whoever asks for what is counted is put off, and given the right bytes in the end.
+        # Reads of damaged objects are put off, and get the right bytes in the end.
         for key in places:
             self.assert_read_right(key)
         self.wait_metric(self.master, "ramcore_log_restored_entries_total", count)

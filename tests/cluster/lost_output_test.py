@@ -9,7 +9,7 @@ import unittest
 
 from cluster_harness import Cluster, tool
 
-# What each way of losing the output is called.
+# The names of the ways to lose the output.
 FULL, CLOSED, UNREAD = "No space left on device", "Bad file descriptor", "Broken pipe"
 OBJECTS = 5000
 

@@ -54,7 +54,7 @@ class RcnicTest(unittest.TestCase):
 
     def test_shm_and_tcp(self):
         files = [self.smoke("shm"), self.smoke("tcp")]
-        # What was written says the same again, without measuring.
+        # The files that were written give the same verdicts again, without measuring.
         verdicts = rcnic("verdict", *files, "--svg", self.path("again")).stdout
         self.assertIn("shm, held against the papers", verdicts)
         self.assertIn("tcp, held against the papers", verdicts)
@@ -81,7 +81,7 @@ class RcnicTest(unittest.TestCase):
         for transport in ("shm", "dpdk"):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
                 with self.subTest(transport=transport, signal=number):
-                    # A signal that whoever runs this ignores would be ignored there, too.
+                    # A signal that the parent of this test ignores would be ignored there, too.
                     process = subprocess.Popen(
                         [tool("rcnic"), "run", "--transport", transport, "--rounds", "1000", "--memory-mb", "8"],
                         env={**os.environ, "TMPDIR": self.directory.name}, stdout=subprocess.DEVNULL,

@@ -37,7 +37,7 @@ class SilentServersTest(unittest.TestCase):
         self.assertNotEqual(new["s2"], before["s2"])
         self.assertEqual({name: new[name] for name in ("s1", "s3", "s4")}, {name: before[name] for name in ("s1", "s3", "s4")})
         self.assertEqual(len(self.cluster.export("t")), 20)
-        # It is one like all others: it takes tablets, and ends in order.
+        # The server that came back is like all others: it takes tablets, and ends in order.
         tablet = self.cluster.tablets("t")[0]
         if tablet["server"] != "s2":
             self.cluster.run("rcmigrate", "move", tablet["tablet"], "--to", "s2")

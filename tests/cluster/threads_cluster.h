@@ -30,7 +30,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// What a test may change of the storages of servers.
+/// Options of the storages of servers that a test may change.
 struct StorageSettings {
   using Wrap = std::function<std::unique_ptr<runtime::Storage>(std::unique_ptr<runtime::Storage>)>;
   Wrap wrap_first = {};  ///< what is put in front of the first server's; may be empty
@@ -125,7 +125,7 @@ class ClusterOfThreads {
   /// Stops the servers, then the coordinator. False if one of them had to be forced.
   [[nodiscard]] bool stop();
 
-  /// Not while another thread restarts it.
+  /// Must not be called while another thread restarts this server.
   ServerOfThreads& server(size_t index);
   uint64_t cleanerPasses() const;
   uint64_t segmentsCleaned() const;

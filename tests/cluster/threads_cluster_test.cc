@@ -206,7 +206,7 @@ TEST(ThreadsCluster, LoadWhileLogsAreReplicatedAndServersAreRecovered) {
 /// Overwrites keys of its own, and knows what each of them holds.
 class Overwriter {
  public:
-  /// Those of four take about four fifths of what may be alive in the memory of one server.
+  /// The keys of four overwriters take about four fifths of the live bytes that one server may have.
   static constexpr uint32_t kKeys = 240;
 
   Overwriter(uint32_t number, Client& client, Table table)
@@ -257,7 +257,7 @@ TEST(ThreadsCluster, WorkersOfAServerShareItsCleaning) {
     for (uint32_t i = 0; i < kThreads; ++i) {
       overwriters.push_back(std::make_unique<Overwriter>(i, *clients[i % clients.size()], table));
     }
-    // Where another worker comes late on a busy machine, it goes on for longer.
+    // On a busy machine the second worker may join late; then the load goes on for longer.
     const auto isGoingOn = [&](uint64_t writes) {
       return writes < kWritesMin || (writes < 20 * kWritesMin && cluster.bytesShared() == 0);
     };

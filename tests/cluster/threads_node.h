@@ -58,7 +58,7 @@ class ThreadNode {
   /// Opens the transports and listens (checked); starts the workers.
   /// @param hooks  called once for the dispatch thread and then once for each worker; may be empty.
   ThreadNode(const NodeSettings& settings, const std::function<runtime::ExecutorHooks()>& hooks);
-  /// Not running any more (checked).
+  /// Its threads have ended (checked).
   ~ThreadNode();
 
   runtime::Clock& clock() { return clock_; }

@@ -36,8 +36,8 @@ void StepCount::announce() {
   changed_.notify_all();
 }
 
-// Whoever waits says for what before looking at the count, and whoever counts looks afterwards who waits: one of the
-// two sees the other.
+// A waiter first publishes the count that it awaits (next_) and then looks at count_. A counting thread first counts
+// and then looks at next_. So one of the two sees the other.
 bool StepCount::await(uint64_t count) {
   std::unique_lock lock(mutex_);
   const auto own = awaited_.insert(count);

@@ -41,7 +41,7 @@ class StepCount {
   bool has_ended_ = false;
 };
 
-/// What all threads of a workload count together.
+/// Counts of all threads of a workload together.
 struct WorkloadTotals {
   StepCount steps;
   std::atomic<uint64_t> scans{0};
@@ -67,7 +67,8 @@ class WorkloadThread {
   /// Reads all it owns once more, through any client.
   void verify(Client& client) const;
   size_t objectCount() const { return objects_.size(); }
-  /// What this thread added to a shared counter; 0 and untouched differ in `touched`.
+  /// The sum that this thread added to a shared counter. It may be 0 also after additions: hasTouched() says whether
+  /// there were any.
   uint64_t addedTo(uint32_t counter) const { return added_[counter]; }
   bool hasTouched(uint32_t counter) const { return touched_[counter]; }
   static std::string counterName(uint32_t counter) { return "shared" + std::to_string(counter); }

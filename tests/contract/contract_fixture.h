@@ -74,7 +74,7 @@ class TransportContract : public ::testing::TestWithParam<Subject> {
   SessionId session;
 };
 
-// What needs an ability has a suite of its own, made for the transports that have it.
+// Tests that need an ability are in a suite of their own, which is instantiated for the transports that have it.
 class TransportSecrets : public TransportContract {};
 class TransportClusterNames : public TransportContract {};
 class TransportThreads : public TransportContract {};

@@ -36,7 +36,7 @@ TEST_P(TransportContract, ACallRightBehindTheOpeningArrives) {
     ASSERT_TRUE(stepUntil(*world, processes, [&] { return client->sink.opened.size() > opened; }));
     TestCall call;
     ASSERT_EQ(start(call, 100, static_cast<uint8_t>(round)), Status::Ok);
-    // It is there before the server looks.
+    // The message arrives before the server looks.
     const int64_t before_ns = world->nowNs();
     ASSERT_TRUE(stepUntil(*world, {client.get()}, [&] { return world->nowNs() - before_ns > kSecond / 50; }));
     ASSERT_TRUE(until([&] { return call.completions == 1 || world->nowNs() - before_ns > 5 * kSecond; }));
@@ -261,7 +261,7 @@ TEST_P(TransportContract, NothingOfASessionThatTheServerClosedIsDelivered) {
     return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions == 1; });
   }));
   for (const TestCall& call : calls) EXPECT_EQ(call.status, Status::SessionLost);
-  // Also not through the next session of the same peer.
+  // The requests do not arrive through the next session of the same peer either.
   session = connect(*client);
   ASSERT_TRUE(until([&] { return client->sink.opened.size() == 2; }));
   for (int round = 0; round < 1'000; ++round) {
@@ -301,8 +301,8 @@ TEST_P(TransportContract, AFloodOfLargeMessagesArrivesWholeWhileTheReaderIsSlow)
   ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.borrowedCount(); }));
 }
 
-// What answers borrow from a server comes back in time, also when nobody takes the answers, and they arrive all the
-// same.
+// Bytes that answers borrow from a server are given back in time, also when the client does not read the answers. The
+// answers arrive all the same.
 TEST_P(TransportContract, AReaderThatStopsHoldsNothingThatWasLentToItsAnswers) {
   connectBoth();
   constexpr uint32_t kBytes = 3'000'000;

@@ -27,7 +27,7 @@ TEST_P(TransportContract, CloseEndsTheCallsAndIsToldToThePeer) {
   EXPECT_EQ(start(late, 10, 0), Status::SessionLost);
 }
 
-/// A call that, when it ends, no longer wants the others: they are abandoned, and gone.
+/// A call that abandons and destroys all other calls when it ends.
 struct AbandoningCall : PendingCall {
   using All = std::vector<std::unique_ptr<AbandoningCall>>;
   AbandoningCall() : PendingCall(&AbandoningCall::onComplete) {}
@@ -129,7 +129,7 @@ TEST_P(TransportContract, AServerWithoutAnIdMayBecomeTheExpectedOne) {
   client = std::make_unique<Process>(*world, Role::Client, 0);
   place = server->endpoint().listen(world->placeToListen(*server->node, 0)).value();
   expectRefused(connect(*client, 6), Status::RetryLater);
-  // Whoever looks for nobody in particular is let in.
+  // A caller that expects no particular server id is let in.
   const SessionId to = connect(*client);
   ASSERT_TRUE(until([&] { return client->sink.opened.size() == 1; }));
   EXPECT_EQ(client->sink.opened[0], to);

@@ -1,4 +1,4 @@
-// What other threads may do, and how the endpoint's own sleeps.
+// What threads other than the endpoint's may do, and how the endpoint's thread sleeps.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -133,7 +133,7 @@ TEST_P(TransportSleep, WakeEndsThisSleepOrTheNext) {
     std::thread waker([&] { sleeper.wake(); });
     sleeper.sleep(before_ns + 20 * kSecond);
     waker.join();
-    // One that came after the sleep had ended for another reason counts for the next.
+    // A wake-up that comes after the sleep has ended for another reason ends the next sleep.
     sleeper.wake();
     sleeper.sleep(before_ns + 20 * kSecond);
   }

@@ -19,7 +19,7 @@ namespace ramcore::transport::contract {
 //
 // Tests ask limits() and Abilities, never the name.
 
-/// What a side of a session is made of: in production a process.
+/// One side of sessions: an endpoint and how its thread sleeps. In production that is a process.
 class Node {
  public:
   virtual ~Node() = default;
@@ -40,14 +40,16 @@ class World {
   virtual ~World() = default;
   /// The identity is borrowed until the node is destroyed. Destroying a node is the death of its process.
   virtual std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) = 0;
-  /// Where the `number`-th listener of a test listens. The same number gives the same place, once listen() resolved it.
+  /// The locator at which the `number`-th listener of a test listens. The same number gives the same place once
+  /// listen() has resolved it.
   virtual Locator placeToListen(Node& node, int number) = 0;
   /// A place where nobody listens.
   virtual Locator emptyPlace() = 0;
   virtual int64_t nowNs() = 0;
-  /// Where it can: from now on the network copies, delays and reorders messages.
+  /// From now on the network copies, delays and reorders messages, if this world can do that.
   virtual void disturb() {}
-  /// Where messages are taken in without the process: from now on nobody at `node` takes any, until `reads` is true.
+  /// For worlds in which messages are received without the process: from now on none is received at `node` until
+  /// `reads` is true.
   virtual void setReading(Node& node, bool reads) {
     (void)node;
     (void)reads;
@@ -56,7 +58,7 @@ class World {
   virtual void passTime() {}
 };
 
-/// What limits() does not tell.
+/// The abilities of a transport that limits() does not tell.
 struct Abilities {
   bool has_sleeper = false;
   bool has_secrets = true;       ///< its handshake uses the cluster secret

@@ -66,7 +66,7 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(broken("docs/b.md", text, files.get), ["c.md", "a.md#one", "#own", "../a.md", "a.md#one-two-2"])
 
 
-# What a README need not name: it, and what is named by its folder.
+# Files that a README need not name: itself, and those that every folder has.
 UNNAMED = re.compile(r"^(README\.md|CMakeLists\.txt)$")
 
 

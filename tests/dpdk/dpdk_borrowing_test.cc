@@ -1,5 +1,5 @@
-// What a driver has stays borrowed until the driver gives it back, whatever the peer says. Over a memif, whose frames
-// are held back in the call that DPDK makes before it hands them over.
+// Bytes that a driver has stay borrowed until the driver gives them back, whatever the peer says. Over a memif; a
+// callback that DPDK calls before it sends frames keeps references to them.
 #include <gtest/gtest.h>
 
 #include "contract/transport_suite.h"
@@ -13,7 +13,7 @@ constexpr const char* kServerPort = "net_memif1";  // of the first process of a 
 constexpr uint32_t kValues = 16;
 constexpr uint32_t kValueBytes = 1000;
 
-/// The frames that a port sends while it is asked to: they leave, but do not go back to whoever made them.
+/// Holds the frames that a port sends: they leave, but are not given back to their pools while they are held.
 class HeldFrames {
  public:
   explicit HeldFrames(const char* name) {

@@ -39,7 +39,7 @@ class DpdkClusterTest(unittest.TestCase):
             for server in status["servers"]:
                 self.assertIn("dpdk", server["transports"])
                 self.assertTrue(all(locator.startswith("dpdk://") for locator in server["locators"]), server)
-            # Also between servers, which could reach each other over nothing else.
+            # Sessions between servers are counted as well: servers can reach each other over nothing else.
             for process in [*status["servers"], status["coordinator"]]:
                 self.assertGreater(process["sessions"], 0, process)
                 self.assertEqual(process["sessions_by_transport"]["dpdk"], process["sessions"], process)

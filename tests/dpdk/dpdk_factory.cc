@@ -11,7 +11,7 @@
 namespace ramcore::transport::contract {
 namespace {
 
-/// What a node's port is: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
+/// The port of a node: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
 /// Bad ones lose, copy, mix and change frames.
 enum class Medium : uint8_t { Memif, Packet, BadPacket };
 constexpr datagram::FaultRates kBadRates{.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .corrupt = 0.01};
@@ -38,8 +38,11 @@ class DpdkNode final : public Node {
                }});
     RC_CHECK_MSG(transport.ok(), transport.error().message.c_str());
     transport_ = std::move(transport).value();
+    // A registration that fails uses a number up: other transports of the process may have taken that memory.
+    RC_CHECK(!transport_->registerMemory(chunkArena().base + 1, ChunkArena::kBytes / 2, Access::Local).ok());
     const auto region = transport_->registerMemory(chunkArena().base, ChunkArena::kBytes, Access::Local);
     RC_CHECK_MSG(region.ok(), region.error().message.c_str());
+    RC_CHECK(*region == 2);
     chunkArena().region = *region;
     endpoint_ = transport_->makeEndpoint(identity);
   }

@@ -84,7 +84,7 @@ class ServerProcess {
   pid_t child_ = 0;
 };
 
-// Not a test, but what such a process runs.
+// Not a test: the code that the server process of the other tests runs.
 TEST(DpdkServerProcess, DISABLED_Serves) {
   const char* const folder = std::getenv(kFolder);
   if (folder == nullptr) GTEST_SKIP() << "this is for the tests beside it";
@@ -115,7 +115,7 @@ class DpdkProcesses : public ::testing::Test {
     client = std::make_unique<Process>(*world, Role::Client, 0, secret);
   }
   SessionId connect(uint64_t expected_id) {
-    // Of whoever comes to the other end: the server may just be starting.
+    // The address of whichever server opens the other end of the memif: it may just be starting.
     const Locator place = Locator::parse("dpdk://02:00:00:00:00:01@1").value();
     return client->endpoint().connect(place, expected_id, world->nowNs() + 20 * kSecond);
   }
@@ -156,7 +156,7 @@ TEST_F(DpdkProcesses, ThePeersDeathLosesTheSessionAndASecondOneWorks) {
     EXPECT_EQ(call.status, Status::SessionLost);
   }
 
-  // It finds the socket of the one that was killed.
+  // The new server finds the socket that the killed one has left.
   server = std::make_unique<ServerProcess>(folder, ServerSettings{.id = 8});
   const SessionId second = connect(8);
   EXPECT_NE(second, first);

@@ -12,7 +12,7 @@ inline constexpr int64_t kOpen = std::numeric_limits<int64_t>::max();
 enum class Kind : uint8_t { Read, Write, Remove, Increment };
 enum class Demand : uint8_t { None, MustExist, MustNotExist, VersionEquals };
 
-/// What is known of a call's fate.
+/// What the journal says about the outcome of a call.
 enum class Fate : uint8_t {
   Answered,    ///< Ok, or a refusal that tells what is there (NotFound, WrongVersion, ...)
   Unanswered,  ///< a mutation that may have happened or may yet: OutcomeUnknown, or no end in the journal

@@ -32,7 +32,7 @@ class Highest {
   std::vector<std::pair<int64_t, uint64_t>> points_;
 };
 
-/// What a call says was there at some moment of its interval.
+/// The state of the key that the answer to a call shows for some moment of its interval.
 struct Look {
   const Call* call;
   uint64_t version = 0;                // 0: absent

@@ -29,7 +29,7 @@ class DiskJudge:
         self.failures = []
         self._moment = moment
         self._facts = {(fact["table"], fact["key"]): fact for fact in moment["keys"]}
-        # Of the others nobody says what was written there.
+        # The moment does not say what was written to other tables.
         self._told_tables = moment.get("tables", {tablet["table"] for owner in moment["owners"] for tablet in owner["tablets"]})
         self.counts["moments"] += 1
         self.counts["power failures"] += moment["power_failure"]

@@ -34,9 +34,9 @@ RECORD_PAYLOAD = struct.Struct("<4Q2HI")
 
 Certificate = namedtuple("Certificate", "cluster master segment epoch length closed headers_crc")
 Mark = namedtuple("Mark", "master segment epoch")
-# Of an object or a tombstone; `named` is the segment in which died what it takes the place of, 0: none; `value` as observe()d.
+# An object or a tombstone; `named` is the segment in which the entry lay that it replaces, 0: none; `value` as observe()d.
 Entry = namedtuple("Entry", "table key version is_tombstone named value")
-# What stands in a segment up to a length. `members` is None where there is no digest: then it is no head.
+# The contents of a segment up to a length. `members` is None if there is no digest: then the segment is no head.
 Contents = namedtuple("Contents", "cluster master segment entries results previous_head members safe_version")
 Replica = namedtuple("Replica", "frame certificate contents maybe_short")
 

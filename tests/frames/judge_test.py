@@ -251,7 +251,7 @@ class WhichCount(unittest.TestCase):
         lost = ["key b'last' of server 9: version 6 was shown, and is not there"]
         self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD, False)], KEYS), [])
         self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD[:-1], False)], KEYS), lost)
-        # One that may be short is not read, nor one below the floor.
+        # A replica that may be short is not read, and neither is one below the floor.
         self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD[:-1], False, power_epoch=4)], KEYS), [])
         self.assertEqual(judge.counts["logs"], 1)
         below = [with_end(HEAD, True), with_end(HEAD[:-1], False), disk(epoch=2)]

@@ -29,7 +29,7 @@ def survey(replicas, floor, nobody_is_away):
         found = by_segment.get(segment, [])
         closed = [replica for replica in found if replica.certificate.closed]
         if not closed and segment == former and counting(found, floor):
-            # Nothing was acknowledged in the end then, and of the end nothing counts but digest and safe version.
+            # Then nothing in the end of the log was acknowledged, and only its digest and safe version count.
             closed, is_doubtful = read_open(found, floor)
             is_cut = True
         if closed:
@@ -69,7 +69,7 @@ def replay(members, tablets):
         for entry in contents.entries:
             name = entry.table, entry.key
             first = next((first for covers, first in tablets if covers(*name)), None)
-            # What lies before this ownership is not of it, nor what says that something there is dead.
+            # Entries from before this ownership do not count, nor do tombstones that name a segment from before it.
             if first is None or segment < first or (entry.is_tombstone and entry.named < first):
                 continue
             known = newest.get(name)

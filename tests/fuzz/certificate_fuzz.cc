@@ -23,7 +23,7 @@ bool decode(ByteSpan bytes) {
   const ByteSpan frame = rest.subspan(slot_b.size());
   log::Certificate certificate;
   if (log::decodeCertificate(slot_a, certificate) == Status::Ok) {
-    // What was accepted encodes to the same bytes: nothing in them is ignored.
+    // A certificate that was accepted encodes to the same bytes: nothing in them is ignored.
     const log::CertificateBytes again = log::encodeCertificate(certificate);
     if (std::memcmp(&again, slot_a.data(), kSlotBytes) != 0) std::abort();
     fuzz::crashIfPlanted(certificate.closed && certificate.length_bytes == 0);

@@ -1,5 +1,5 @@
-/// What the client library makes of answers that no honest server gives. The first bytes say which decoder is asked,
-/// how many parts it expects and where the message is cut into spans.
+/// The client library's decoders with answers that no honest server gives. The first bytes of the input say which
+/// decoder is called, how many parts it expects and where the message is cut into spans.
 
 #include <algorithm>
 #include <array>

@@ -60,8 +60,8 @@ class RequestsWorld : private fuzz::CoordinatorWorld {
   std::unique_ptr<sim::NotedCall> ask(size_t role, Opcode opcode, std::string_view body) {
     return send(*askers_[role], opcode, body);
   }
-  /// Clients take the list of all tablets as it is now. False: somebody has said that he heard of later changes, so
-  /// that this coordinator serves nobody any more.
+  /// Checks that clients accept the present list of all tablets. False: a request claimed later changes, so this
+  /// coordinator serves no process any more.
   bool checkMap() {
     const auto asked = ask(kAdmin, Opcode::GetTablets, {});
     if (asked->outcome() == Status::StateBehind) return false;

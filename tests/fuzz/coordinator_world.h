@@ -32,7 +32,7 @@ class CoordinatorWorld {
     RC_CHECK(runUntil([&] { return call->ended != 0; }));
     return call;
   }
-  /// What the coordinator answered to GetTablets; it has to be what clients take.
+  /// The answer of the coordinator to GetTablets, which clients have to accept.
   static std::vector<client::TableMap> tablesOf(const sim::NotedCall& call) {
     wire::control::GetTabletsResponse map;
     std::vector<client::TableMap> tables;

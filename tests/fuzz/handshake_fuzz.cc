@@ -1,5 +1,5 @@
-// What a stranger may say in a handshake, to either side: it never gets in without the secret, and what the other side
-// answers stays within its limits.
+// Handshakes of an unknown peer, with either side: the peer never gets a session without the secret, and the answers to
+// it stay within their limits.
 //
 // The peer's messages come from the input; the nonces are seeded, so that a corpus keeps its meaning.
 

@@ -48,7 +48,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     split.set_at_hash(uint64_t{1} << 62);
     ask(Opcode::SplitTable, split);
     look();
-    // What it owned is recovered by the other one, if that one has it do so.
+    // The other server recovers the tablets of this one, if its answers allow that.
     control::GoodbyeRequest goodbye;
     goodbye.set_id(1);
     goodbye.set_cluster(cluster_.disk.cluster().value);
@@ -88,7 +88,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     const int64_t asked_ns = cluster_.scheduler.nowNs();
     const Status outcome = send(*admin_, opcode, message.SerializeAsString())->outcome();
     RC_CHECK(name(outcome) != "Unknown" && outcome != Status::Internal);
-    // Whoever waits for an answer leaves a session that says nothing for seconds. The coordinator ends none.
+    // A caller closes a session that was silent for seconds while it waited for an answer. The coordinator closes none.
     const bool was_silent = cluster_.scheduler.nowNs() >= asked_ns + 2 * runtime::kNanosPerSecond;
     RC_CHECK(outcome != Status::SessionLost || was_silent);
   }

@@ -1,5 +1,6 @@
 /// What a peer at the other end of a queue pair may send: messages of any bytes, and the address of its queue pair.
-/// What is let through is within the bounds that the endpoint relies on, and nothing is read beyond what was received.
+/// Messages that pass the checks are within the bounds that the endpoint relies on, and nothing is read beyond what was
+/// received.
 ///
 /// Input: Head, then the bytes of a message or of an address.
 
@@ -34,7 +35,7 @@ void judgeMessage(const Head& head, ByteSpan bytes) {
   RC_CHECK(isWithin(message.body, bytes) && message.body.size() + sizeof(header) == bytes.size());
   RC_CHECK(header.message_bytes <= wire::kMessageBytesMax && header.head_bytes <= header.message_bytes);
   RC_CHECK(header.head_bytes <= wire::kHeadBytesMax && kind >= 1 && kind <= 7);
-  // What the endpoint takes as an index.
+  // The endpoint uses these as indices.
   RC_CHECK(header.kind == wire::VerbsKind::Close ||
            (header.slot < head.slot_count && header.priority < runtime::kPriorityCount));
   if (header.kind == wire::VerbsKind::RequestOffer) {

@@ -55,7 +55,7 @@ OF_ACCEPTANCES = (5, 2, 1, 2, 0, 2, 0)
 OF_CLUSTERS = (3, 2, 0, 2, 1, 0, 0)
 OF_LATE_ANSWERS = (2, 2, 1, 2, 0, 0, 1)
 
-# Where a rule that is left out is found soonest, if not with copies: there the search begins.
+# The bounds with which the search begins when a rule is left out, if copies do not find it soonest.
 FOUND_WITH = {
     "starts-are-named": OF_ACCEPTANCES,
     "numbers-go-on": OF_ACCEPTANCES,
@@ -91,7 +91,7 @@ class Store(NamedTuple):
     has: frozenset = frozenset()
     given_up: frozenset = frozenset()
     ids: frozenset = frozenset()
-    contradicted: bool = False  # somebody told it who had used what it lacks. For the properties alone
+    contradicted: bool = False  # a server that had used what it lacks has told it. For the properties alone
 
 
 class Command(NamedTuple):
@@ -140,7 +140,7 @@ class World(NamedTuple):
         return self.left[:which] + (self.left[which] - 1,) + self.left[which + 1:]
 
     def with_server(self, index, server):
-        # They are alike: which of them is first does not matter.
+        # Servers are alike, so their order does not matter.
         servers = self.servers[:index] + (server,) + self.servers[index + 1:]
         return self._replace(servers=tuple(sorted(servers, key=order_of)))
 
@@ -243,7 +243,8 @@ def obeyed(server, command, what, on):
     change = command.change
     if command.contradicted:
         raise Violation(what, f"somebody obeys {change.name}, which was made after the coordinator had been told what it lacks")
-    # What comes late is of an older state of the same line: epochs and floors are for that. An answer at once may not be.
+    # A late command may stem from an older state of the same history: epochs and floors protect from that. A prompt answer
+    # must not.
     late = what != "an answer" and change.name in server.used
     if lacks(server, change.has, change.given_up) and not late:
         raise Violation(what, f"a server obeys {change.name} of a state that lacks {sorted(lacks(server, change.has, change.given_up))}, "
@@ -315,7 +316,7 @@ def steps_of_server(world, index, server, on):
     if world.runs:
         after, answer = named(world, index, on)
         if answer:
-            # It asks one after the other: the answer to one before is not awaited any more.
+            # A server asks one question at a time: it does not wait for the answer to an earlier one any more.
             after = after.with_server(index, answered(server, answer, world.store.cluster, on)._replace(answer=None))
         yield f"server {index} renews: {'answered' if answer else 'refused'}", after
     if world.left[6]:

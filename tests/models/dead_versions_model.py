@@ -151,7 +151,7 @@ def replay(world, on):
         if entries:
             yield f"{entries[0]} of segment {segment}", replayed(world._replace(now=(segment, entries[1:])), segment, entries[0], on)
             return
-        # What was kept until here is forgotten.
+        # Notes that were kept until this segment are forgotten.
         yield f"segment {segment} is done", world._replace(now=(), pending=tuple(one for one in world.pending if one != segment),
                                                            notes=tuple(note for note in world.notes if note[1] != segment))
         return

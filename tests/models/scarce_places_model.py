@@ -75,9 +75,9 @@ def beginnings(on):
     yield World((1, 1, 1), (Log(WAITS, ((1, 2),)), Log(WAITS, ((0, 1), (0, 2)))), kills=0, adds=True)
     # The longer ones do not fit before the shorter one is back.
     yield World((1, 1, 0), (Log(WAITS, ((0, 1), (1, 2))), Log(WAITS, ((0, 1),)), Log(WAITS, ((0, 1), (0, 2)))), kills=0, adds=False)
-    # One that cannot be recovered at all is the shortest.
+    # The shortest log is one that cannot be recovered at all.
     yield World((1, 1, 0), (Log(WAITS, ((0, 1),), is_bad=True), Log(WAITS, ((0, 1),)), Log(WAITS, ((1, 2),))), kills=0, adds=False)
-    # Nothing fits: what is said is added, then all comes back.
+    # No log finds enough places: the servers that are asked for are added, then all logs come back.
     yield World((0, 0, 0), (Log(WAITS, ((0, 1),)), Log(WAITS, ((0, 2), (1, 2)))), kills=0, adds=True)
     yield World((1, 0, 0), (Log(WAITS, ((0, 1),)), Log(WAITS, ((1, 2),)), Log(WAITS, ((0, 2),))), kills=0, adds=True)
 
@@ -303,7 +303,7 @@ def killed(world, server):
             return tuple(tuple(holder for holder in segment if holder != server) for segment in segments)
         log = log._replace(old=without(log.old), new=without(log.new))
         if log.master == server and log.state in (TRIED, WHOLE):
-            # Nobody recovers its log: it owned nothing.
+            # The dead recovery master owned nothing, so its log is not recovered.
             world = with_places(world, all_holders(log.new), 1)
             log = log._replace(state=WAITS, master=-1, new=(), is_heard=False, in_turn=False)
         elif log.master == server:

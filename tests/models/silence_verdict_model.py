@@ -77,7 +77,7 @@ class World(NamedTuple):
     since_end: int = AGE_MAX  # of the last one
 
     def with_server(self, index, server):
-        # They are alike: which of them is first does not matter.
+        # Servers are alike, so their order does not matter.
         return self._replace(servers=tuple(sorted(self.servers[:index] + (server,) + self.servers[index + 1:])))
 
     def with_all(self, servers):
@@ -235,7 +235,7 @@ def steps_of_links(world):
         for server in mended:
             rest.remove(server)
         after = replaced(world, mended, lambda server: server._replace(linked=True, quiet=0 if server.cut else 1))
-        # Who stays away is no longer in a cut together.
+        # Servers that stay away do not count as cut off together any more.
         yield f"{len(mended)} links are mended", replaced(after, rest, lambda server: server._replace(together=False))
 
 

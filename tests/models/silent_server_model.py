@@ -69,7 +69,7 @@ def client_steps(state, rules, is_patient):
         yield "call", begun
     if state.identity is None:
         return
-    # It is refused, unavailable, or waits: who has no attempt under way always asks.
+    # The call was refused, found no server, or waits. A client without an attempt under way always asks.
     may_ask = state.attempt is None or (is_patient and "asks" in rules) or state.doubts
     if may_ask and (state.cache != told_owner(state) or state.doubts):
         yield "ask", state._replace(cache=told_owner(state), doubts=False)
@@ -110,7 +110,7 @@ def a_steps(state, rules):
         server, attempt, identity = request
         if server != "A":
             continue
-        # What it has begun it does not refuse any more: the answer waits for the backups.
+        # A server does not refuse a call that it has begun: the answer waits for the backups.
         if is_over and identity not in state.a:
             yield "A refuses", state._replace(requests=state.requests - {request},
                                               answers=state.answers | {(attempt, identity, False)})
@@ -123,7 +123,7 @@ def a_steps(state, rules):
         is_fenced = "fence" in rules and state.verdict >= FENCED
         if identity not in state.log and not is_fenced:
             yield "A replicates", state._replace(log=state.log + (identity,))
-    # Somebody else, who has not asked, reads.
+    # Another client reads, which has not asked where the tablet is.
     acknowledged = sum(outcome == "ok" for _, outcome in state.outcomes)
     if not is_over and acknowledged > len(state.a):
         yield "A shows what is old", state._replace(wrong="an older value than was acknowledged is read")

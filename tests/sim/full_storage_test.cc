@@ -161,7 +161,8 @@ class FullStorage {
       if (at == model_.end()) at = model_.begin();
       const std::string key = keyOf(at->first);
       const auto result = co_await client_->core().remove(table_, asBytes(key), {}, in(60 * kNanosPerSecond));
-      // What may not be there may be a removal of nothing, which is a write.
+      // The removal of an object that may not be there may count as a write (a removal of nothing), which may be
+      // refused.
       EXPECT_TRUE(result.status == Status::Ok || at->second.contains(0))
           << name(result.status) << ": a full storage refuses removals, cycle " << stored.size();
       if (result.status == Status::Ok) model_.erase(at);

@@ -163,7 +163,7 @@ class SeedQueue {
   const Clock::time_point last_begin_;
 };
 
-/// What the seeds of one process gave. Lies in memory that the processes share.
+/// The results of the seeds that one process ran. In memory that the processes share.
 struct Share {
   uint64_t seeds = 0;
   RunCounts counts;
@@ -361,7 +361,7 @@ int main(int argc, char** argv) {
     return 2;
   }
 #if defined(__GLIBC__)
-  // What one seed gives back the next one takes: memory stays with the process.
+  // Memory that one seed frees stays with the process for the next one.
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::mallopt(M_TOP_PAD, 16 << 20);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);

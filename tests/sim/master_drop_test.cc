@@ -1,4 +1,4 @@
-/// What a server has to wait for, and to leave alone, when it gives a tablet away.
+/// A server that gives a tablet away: what it waits for, and what it leaves alone.
 
 #include <memory>
 #include <optional>
@@ -55,8 +55,8 @@ class MasterDropTest : public MasterServiceTest {
   static constexpr uint64_t kKeys = 200;
 };
 
-/// Whoever found the tablet may be in the middle of many keys, and would tell of those that are purged meanwhile that
-/// they do not exist.
+/// A request that has found the tablet may be in the middle of many keys. If the drop did not wait for it, it would
+/// answer that keys which are purged meanwhile do not exist.
 TEST_F(MasterDropTest, ADropIsAnsweredWhenNobodyActsOnTheTablet) {
   beginToRead();
   control::DropTabletRequest ask;
@@ -66,7 +66,8 @@ TEST_F(MasterDropTest, ADropIsAnsweredWhenNobodyActsOnTheTablet) {
   EXPECT_TRUE(world.runUntil([&] { return master(0).index().entryCount() == 0; }));
 }
 
-/// Whoever found the tablet as it was may be about to write what the new owner would not get.
+/// A request that has found the tablet before the freeze may be about to write something that the new owner would not
+/// get.
 TEST_F(MasterDropTest, AFreezeIsAnsweredWhenNobodyActsOnTheTabletAsItWas) {
   beginToRead();
   control::FreezeTabletRequest ask;

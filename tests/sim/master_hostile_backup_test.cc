@@ -1,4 +1,4 @@
-/// What backups may answer to a recovery master: nonsense fails that recovery, and nothing else.
+/// Wrong answers of backups to a recovery master: they fail that recovery, and nothing else.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-/// What the source of a move may say about results: it is told again to clients as it is, so that only what a master
-/// can have logged is taken.
+/// Results that the source of a move sends are answered to clients as they are. So the destination accepts only results
+/// that a master can have logged.
 
 #include <gtest/gtest.h>
 

@@ -39,7 +39,7 @@ class MasterPlacesTest : public MasterRecoveryTest {
     EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
     return progress;
   }
-  /// Nothing of it is left: no entry, no result, no place, no tablet.
+  /// Expects that nothing is left of an attempt: no entry, no result, no place, no tablet.
   void expectNothingIsHeld(size_t places_before) {
     EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places_before; }))
         << replicator().placeCount() << " segments have places or wait for some, before it were " << places_before;
@@ -133,7 +133,7 @@ TEST_F(MasterPlacesTest, WhoFindsPlacesInTimeGoesOn) {
   expectOwnLogSaysTheSame(kMaster);
 }
 
-// Nobody waits for it: others may have its places at once.
+// The coordinator has given the attempt up, so others may have its places at once.
 TEST_F(MasterPlacesTest, AnAttemptThatIsGivenUpWaitsForNoPlaces) {
   live();
   const size_t places = replicator().placeCount();
@@ -151,7 +151,8 @@ TEST_F(MasterPlacesTest, AnAttemptThatIsGivenUpWaitsForNoPlaces) {
   expectRecovered(6);
 }
 
-// It joins early because its memory is full, waits for copies of what joins, or for the head with which it does.
+// The recovery joins early because memory is full. The server stops while the join waits for replicas of the side log,
+// or for the head that lists it.
 TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
   liveLong();
   addBackup();

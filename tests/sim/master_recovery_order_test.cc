@@ -150,7 +150,7 @@ TEST_F(MasterRecoveryOrderTest, WhatWasWrittenAgainBeforeTheTombstoneIsThere) {
   expectThere(9);
 }
 
-/// What is noted of a segment is forgotten when it has been replayed, once.
+/// Notes that wait for a segment are forgotten when it has been replayed, so each segment may be replayed only once.
 TEST_F(MasterRecoveryOrderTest, APlanThatHasASegmentTwiceIsRefused) {
   object(10, 5);
   tombstone(20, 5, 10);

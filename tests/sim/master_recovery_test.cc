@@ -107,8 +107,9 @@ TEST_F(MasterRecoveryTest, ARecoveredServerIsRecoveredAgain) {
   expectOwnLogSaysTheSame(2);
 }
 
-/// The head of one backup may hold calls that nobody was told of, and that of another one not: both may be chosen. What
-/// an attempt that came to nothing has found must not answer calls that the next one does not find.
+/// The head of one backup may hold calls that were not acknowledged and that the head of another backup does not hold;
+/// both may be chosen. A call that a failed attempt has found, and the next attempt does not find, must not be
+/// answered.
 TEST_F(MasterRecoveryTest, ResultsOfAnEarlierAttemptAreForgotten) {
   put(1, "value");
   put(2, "value");
@@ -289,7 +290,7 @@ TEST_F(MasterRecoveryTest, ANewerAttemptReplacesTheOlderOne) {
   ASSERT_EQ(pullEnd(5, 1).status(), 0u);
   EXPECT_EQ(take(5, 0, kMiddle - 1, 2, 1, false), Status::StaleEpoch);
   ASSERT_EQ(take(5, 0, kMiddle - 1, 3, 1, false), Status::Ok);
-  // It brings back nothing that is removed in the meantime.
+  // The first attempt goes on late: it must not bring back keys that are removed in the meantime.
   const auto isInFirst = [](const std::string& key) { return hashKey(TableId(kTable), asBytes(key)) < kMiddle; };
   for (const uint64_t number : keys) {
     const std::string key = keyBytes(number);
@@ -409,7 +410,7 @@ TEST_F(MasterRecoveryTest, HoldersThatAreGoneAreDoneWithout) {
   expectModel(2);
 }
 
-// It is stopped: its session stays, and nobody tells that it will not answer.
+// The holder is stopped: its session stays open, and nothing tells that it will not answer.
 TEST_F(MasterRecoveryTest, ASilentHolderIsNotWaitedForWhileOthersHaveTheSegment) {
   runtime::Random random(12);
   mutateRandomly(random, 20, 50);

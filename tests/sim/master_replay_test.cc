@@ -1,4 +1,4 @@
-/// What a recovery master leaves out of what it reads, and what it remembers of that.
+/// A recovery master: which entries that it reads it leaves out, and what it remembers of them.
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 namespace ramcore::sim::raw {
 namespace {
 
-/// The head's predecessor is open everywhere, and its replicas differ in length: nobody was told of what lies behind
-/// what they have in common, nor of anything in the head. What the head holds may follow on what one of them has not.
+/// The head's predecessor is open everywhere, and its replicas differ in length. Nothing behind their common part was
+/// acknowledged, and nothing in the head. Entries of the head may depend on entries that one of the replicas lacks.
 TEST_F(MasterRecoveryTest, NothingOfAHeadThatIsCutIsReplayed) {
   put(1, "kept");
   const SegmentBytes shorter = copyLog(world.servers[kDead]->master());

@@ -261,7 +261,7 @@ class MasterRemovedKeysTest : public MasterSyncTest {
   uint64_t sequence_ = 0;
 };
 
-// Nothing else is called that could make somebody look.
+// No other call is made that could wake the background work.
 TEST_F(MasterRemovedKeysTest, LeaveAnIdleServerWhenTheirTombstonesAreDurable) {
   for (const uint32_t table : {kTable, kSyncTable}) {
     change(Opcode::Write, table, 1000);
@@ -292,7 +292,7 @@ TEST_F(MasterRemovedKeysTest, OfASyncTableLeaveWhenTheyAreFlushedAndHoldNoOthers
   EXPECT_EQ(entryCount(), 0u);
 }
 
-// Somebody waits for flushes that do not come any more.
+// A call waits for flushes that do not come any more.
 TEST_F(MasterRemovedKeysTest, DoNotKeepAServerFromStopping) {
   change(Opcode::Write, kSyncTable, 1);
   holdFlushes(true);

@@ -106,7 +106,7 @@ class Flipping {
     }
     FAIL() << "it is not there";
   }
-  /// What is on the disks is what masters have in memory.
+  /// Expects that the replicas on the disks are what masters have in memory.
   void compareReplicas() {
     ReplicaCheck check;
     check.start(cluster_, SIZE_MAX);
@@ -275,8 +275,8 @@ TEST(MemoryScrub, FlippedBitsAreRestoredUnderLoad) {
   EXPECT_GT(restored, 150u);
 }
 
-/// Who asks for a key finds that it is damaged, before it is scrubbed: nobody hears that there is no such key, and
-/// nothing is written beside it.
+/// A call for a key finds the damage before the scrubber does: no call is answered that there is no such key, and no
+/// second object is written for it.
 TEST(MemoryScrub, AKeyThatHasChangedIsNotAbsent) {
   Flipping flipping(3);
   flipping.prepare();
@@ -297,7 +297,7 @@ TEST(MemoryScrub, AKeyThatHasChangedIsNotAbsent) {
   EXPECT_EQ(flipping.restored(), 2u);
   EXPECT_EQ(flipping.damagedNow(), 0u);
   EXPECT_EQ(flipping.valueOf("twice"), "new");
-  // Nor does a recovery find the older one.
+  // A recovery does not find the older value either.
   flipping.cluster().killServer(place.server, false);
   EXPECT_EQ(flipping.valueOf("twice"), "new");
   EXPECT_EQ(flipping.call(Opcode::Remove, "twice").status, Status::Ok);
@@ -424,7 +424,8 @@ TEST(MemoryScrub, ARottenReplicaThatIsAskedForIsMadeAnew) {
   }
 }
 
-/// Backups that do not answer take seconds each. Nobody who asks is left without an answer for longer than is said.
+/// Backups that do not answer take seconds each. Calls for the objects get their answer within the time that is
+/// promised all the same.
 TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   Flipping flipping(9);
   flipping.prepare();
@@ -467,7 +468,7 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   flipping.readEverything();
 }
 
-/// The bytes are back, the mark is not gone yet, and they turn over again: nobody reports what is marked.
+/// Bits of a restored entry flip again before its mark is removed: damage of a marked entry is not reported.
 TEST(MemoryScrub, WhatFlipsAgainBeforeItIsUnmarkedIsFetchedAgain) {
   Flipping flipping(5);
   flipping.prepare();
@@ -488,7 +489,7 @@ TEST(MemoryScrub, WhatFlipsAgainBeforeItIsUnmarkedIsFetchedAgain) {
   flipping.readEverything();
 }
 
-/// What is found while a server ends begins nothing any more.
+/// Damage that is found while a server ends starts no restoring.
 TEST(MemoryScrub, DamageThatIsFoundAfterTheEndChangesNothing) {
   Flipping flipping(2);
   flipping.prepare();

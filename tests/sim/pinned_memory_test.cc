@@ -1,5 +1,5 @@
-/// What answers in transmission hold of a log, while the cleaner needs it: a client that stops reading, and reads that
-/// wait for durability.
+/// Memory of the log that answers in transmission hold while the cleaner needs it: a client that stops reading, and
+/// reads that wait for durability.
 
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST_F(PinnedMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) 
   EXPECT_EQ(call->ended, 0);
   EXPECT_EQ(world.servers[0]->dispatch().endpointCounts(0).messages_copied_out.load(), 1u);
 
-  // Nobody was dropped for it, and the answer is the one that was given.
+  // No session was closed for it, and the answer is the one that was given.
   world.network.resumeReading("reader");
   ASSERT_TRUE(world.runUntil([&] { return call->ended != 0; }));
   EXPECT_EQ(call->outcome(), Status::Ok);

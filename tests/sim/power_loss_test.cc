@@ -59,7 +59,7 @@ class PowerFailure : public ::testing::TestWithParam<uint64_t> {
     const coordinator::Coordinator& coordinator = cluster_.coordinator->coordinator();
     return coordinator.isServing() && coordinator.isReleased(dead_);
   }
-  /// What `ramcore status` shows.
+  /// Asks for the state that `ramcore status` shows.
   void askStatus() {
     status_.reset();
     clients_.front()->dispatch().post(ask_, runtime::Priority::Client);

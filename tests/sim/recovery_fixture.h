@@ -132,7 +132,7 @@ class MasterRecoveryTest : public MasterServiceTest {
       segment.set_segment(id);
       for (uint32_t i = 0; i < backups.size(); ++i) {
         segment.add_holders(i);
-        // What the backup has, as it would say itself.
+        // The length of the backup's replica, as the backup would answer to the fence.
         const auto found = backups[i]->segments.find(id);
         const size_t length = found != backups[i]->segments.end() ? found->second.size() : 0;
         segment.add_replicas()->set_length_bytes(static_cast<uint32_t>(length));

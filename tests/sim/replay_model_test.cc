@@ -108,7 +108,7 @@ class ReplayTarget : private StoreParts {
   store::ResultTable::Lookup findResult(const wire::CallIdentity& identity) { return results_.find(identity); }
   Version safeVersion() const { return store_.safeVersionNow(); }
   void raiseSafeVersion(Version version) { store_.raiseSafeVersion(version); }
-  /// What a recovery of this server would find.
+  /// Copies the segments that a recovery of this server would read.
   void copySegments(std::vector<std::vector<std::byte>>& segments) { StoreParts::copySegments(segments); }
 
  private:
@@ -333,7 +333,7 @@ class ReplayModel : private StoreParts {
     }
   }
 
-  // What the client must have been told, and what is there now.
+  // Checks the answer to the client, and updates the model to what is there now.
   void updateModel(const Client& client, Version present) {
     const store::Mutation& mutation = client.last;
     const store::Answer& answer = client.last_answer;

@@ -43,7 +43,7 @@ log::LogConfig smallConfig() {
   return config;
 }
 
-/// What a cycle brought.
+/// The outcome of a cycle.
 struct Cycle {
   uint64_t stored_bytes = 0;        ///< when the memory was full
   uint64_t stored_first_bytes = 0;  ///< at the first NoSpace, which the tombstones of the removals bring on
@@ -195,7 +195,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
     }
   }
 
-  // Nothing of a store that goes is left to be done.
+  // Runs the deferred work of a store that is about to be destroyed.
   void settle() {
     while (rcu_.pending()) {
       rcu_.quiescent(self_);

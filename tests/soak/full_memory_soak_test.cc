@@ -47,11 +47,11 @@ struct Plan {
     return config;
   }
   int64_t liveBytesWanted() const { return static_cast<int64_t>(config().liveBytesMax() / 100 * live_percent); }
-  /// So many that also small objects can fill the share; with larger ones most keys are absent.
+  /// Enough keys that small objects, too, can fill the share of live bytes; with larger objects most keys are absent.
   uint32_t keysPerWriter() const { return static_cast<uint32_t>(liveBytesWanted() / 260 / kWriters); }
 };
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 struct Course {
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> mutations{0};
@@ -109,7 +109,7 @@ class Writer {
     waiting_since_ns_ = 0;
     Deed deed = draw();
     while (!tryOnce(deed)) {
-      // Refused: somebody has to free something, or the cleaner has to come along.
+      // Refused: another writer has to free something, or the cleaner has to catch up.
       maintenance_.wake();
       rcu_.quiescent(self_);
       std::this_thread::yield();
@@ -167,7 +167,7 @@ class Writer {
     const std::string key = model_.key(number);
     const store::Answer answer = client_.write(key, std::span(value_).first(bytes));
     if (!took(answer.status, key, deed)) return false;
-    // What is there counts on; what was removed gets a version above all that it had.
+    // The version of a present object grows by one; a removed key gets a version above all that it had.
     if (was_present ? answer.version != before + 1 : answer.version <= before) {
       course_.fail("key '" + key + "' was written at version " + std::to_string(answer.version) + " after " +
                    std::to_string(before));
@@ -365,7 +365,7 @@ class FullMemorySoak : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Nobody else is there any more.
+  // Called when no other thread uses the store any more.
   void verify() {
     const runtime::RcuReader self = rcu_->registerThread();
     // Of what was removed last, tombstones may still be in the index when the background work stops.

@@ -39,7 +39,7 @@ KeyHash hashIn(uint64_t bucket, bool moves, uint64_t number) {
 
 enum class Deed : uint8_t { Read, ReadInBatch, Insert, Relocate, Erase };
 
-/// What a thread does to one key. Keys 0, 1, ... are those of bucket 0 in the order in which they came in.
+/// The operation of a thread on one key. Keys 0, 1, ... are those of bucket 0 in the order in which they came in.
 struct Task {
   Deed deed;
   uint64_t key;
@@ -150,7 +150,7 @@ class Trial {
       if (index_->insert(guard, ref) != Status::Ok) wrong_ = "an insert is refused";
     });
   }
-  // Nobody else changes the key, so it has to be where it is looked for.
+  // No other thread changes the key, so the relocation has to find it.
   void relocate(uint64_t key) {
     const EntryRef old = history_[key].back().ref;
     const EntryRef ref = memory_.append(key, hashOf(key));
@@ -176,7 +176,7 @@ class Trial {
     history_[key].back().change_ended = ++now_;
   }
 
-  // It may say what was so at some instant between its beginning and its end.
+  // A lookup may give any value that the key had between its beginning and its end.
   void judge(const Reading& reading) {
     const std::vector<Value>& values = history_.at(reading.key);
     for (size_t i = 0; i < values.size(); ++i) {

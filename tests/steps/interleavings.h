@@ -8,7 +8,7 @@
 
 namespace ramcore::steps {
 
-/// What one thread does.
+/// The work of one thread.
 struct Party {
   std::function<void()> work;
   /// Others may come before each of its reads, too. Not wanted of one that reads under a lock only what is written

@@ -19,7 +19,7 @@ COMMENT_OR_LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|(?<!\w)R"(?P<mark>[^(\s"]*)
                                 r"|(?<!\w)'(?:[^'\\\n]|\\.)+'", re.S)
 # Macros that expand to attributes, such as RC_GUARDED_BY(lock): ctags takes them for functions.
 ATTRIBUTE_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?[ \t]+(?:RC_ATTRIBUTE|__attribute__)\b", re.M)
-# What else ctags misreads, and what it is given instead; the number of lines stays.
+# Other code that ctags misreads, and what it is given in its place; the number of lines stays.
 SIMPLER = [
     (re.compile(r"\balignas\([^()]*(?:\([^()]*\)[^()]*)*\)"), ""),  # the member behind it is not found
     (re.compile(r"\b(?:u?int\d*_t|size_t)\{(\d+)\}"), r"\1"),  # nor is one with the initial value uint64_t{1} << 30

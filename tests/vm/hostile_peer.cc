@@ -18,7 +18,7 @@ constexpr uint32_t kSends = 256;
 constexpr uint32_t kAnnouncedBytesMax = 1u << 20;
 constexpr std::byte kForeign{0x66};  // what it writes where it may not
 
-// The devices are the two ends of a cable: whoever listens is at the one of the servers.
+// The devices are the two ends of a cable: processes that listen use the end of the servers.
 const char* deviceOf(Role role) { return std::getenv(role == Role::Server ? "RDMA_DEV0" : "RDMA_DEV1"); }
 
 }  // namespace
@@ -203,7 +203,7 @@ std::vector<wire::VerbsPiece> HostilePeer::announce(uint32_t bytes, uint32_t pie
 void HostilePeer::takeCompletions() {
   ibv_wc completion{};
   while (ibv_poll_cq(completions_.get(), 1, &completion) == 1) {
-    // What a queue pair left that has gone says nothing about the one that there is.
+    // Completions of a former queue pair say nothing about the present one.
     const bool is_of_old = pair_ != nullptr && completion.qp_num != pair_->number();
     if (completion.status != IBV_WC_SUCCESS) {
       if (!is_of_old) is_broken_ = true;

@@ -12,8 +12,8 @@
 
 namespace ramcore::transport::verbs {
 
-/// Somebody who has the cluster's secret and a queue pair, and sends what it likes: to whom it connects, or to who
-/// connects to it.
+/// A peer that has the cluster's secret and a queue pair, and sends any bytes: to the process that it connects to, or
+/// that connects to it.
 class HostilePeer {
  public:
   /// Lets the others go on meanwhile.
@@ -28,7 +28,7 @@ class HostilePeer {
   bool connect(const Locator& server, const Step& step, bool says_ready = true);
   /// Lets it say the last word.
   void sayReady();
-  /// Where others may connect to.
+  /// Listens, and gives the locator at which others may connect.
   Locator listen();
   /// Meets who connects, as connect() does. The session that it had ends. False: that one left again.
   bool accept(const Step& step);
@@ -38,7 +38,7 @@ class HostilePeer {
   void transfer(ibv_wr_opcode opcode, uint64_t address, uint32_t key, uint32_t bytes = 64);
   /// Transfers that were let through.
   uint32_t transferCount();
-  /// What the last one that was let through read.
+  /// The bytes that the last successful transfer read.
   const std::vector<std::byte>& lastRead() const { return last_read_; }
   /// Memory that may be read and written: a request of `bytes` bytes stands there, in pieces that may overlap.
   std::vector<wire::VerbsPiece> announce(uint32_t bytes, uint32_t piece_count);

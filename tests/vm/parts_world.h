@@ -45,7 +45,7 @@ class PartsWorld final : public contract::World {
   runtime::SystemEntropy entropy_;
 };
 
-/// What waits for nobody for long.
+/// Options with short timeouts.
 VerbsOptions impatientOptions();
 
 inline PartsNode& partsOf(contract::Process& process) { return static_cast<PartsNode&>(*process.node); }

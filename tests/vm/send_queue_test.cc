@@ -148,7 +148,7 @@ class VerbsSendQueue : public ::testing::Test {
   uint32_t longest_silence = 0;  // requests from one completion to the next
 };
 
-// However many are sent at once, and nothing is sent behind them.
+// Every owner is released, however many messages are sent at once, and although nothing is sent behind them.
 TEST_F(VerbsSendQueue, EveryOwnerIsReleasedWithoutAnotherSend) {
   open(256);
   for (const uint32_t count : {1u, 2u, 31u, 32u, 33u, 63u, 64u, 65u, 100u, 200u, 300u}) {
@@ -167,7 +167,7 @@ TEST_F(VerbsSendQueue, EveryOwnerIsReleasedWithoutAnotherSend) {
   EXPECT_TRUE(until([&] { return other.taken_count == sent_count; }));
 }
 
-// One that borrows among many that borrow nothing and ask for no completion.
+// One message borrows bytes, among many that borrow nothing and ask for no completion.
 TEST_F(VerbsSendQueue, AnOwnerDoesNotWaitForThoseWhoAskForNothing) {
   open(256);
   for (uint32_t before = 0; before < 40; ++before) {
@@ -216,7 +216,7 @@ TEST_F(VerbsSendQueue, NoMoreIsPostedThanThereIsRoomFor) {
       }
       if (upTo(3) == 0) ASSERT_TRUE(queue->post());
       if (upTo(7) == 0) ASSERT_NO_FATAL_FAILURE(step());
-      // What waits here is bounded by whoever sends.
+      // The queue does not bound what waits in it: its users do.
       ASSERT_TRUE(until([&] {
         EXPECT_TRUE(queue->post());
         return queue->waitingCount() < 100;

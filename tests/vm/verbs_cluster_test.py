@@ -68,7 +68,7 @@ class VerbsClusterTest(unittest.TestCase):
         with Cluster(servers=4, secret=SECRET, transports=("verbs",), replicas=2, storage="384MiB",
                      death_after_ms=10000) as cluster:
             status = cluster.status()
-            # Also between servers, which could reach each other over nothing else.
+            # Sessions between servers are counted as well: servers can reach each other over nothing else.
             for process in [*status["servers"], status["coordinator"]]:
                 self.assertGreater(process["sessions"], 0, process)
                 self.assertEqual(process["sessions_by_transport"]["verbs"], process["sessions"], process)

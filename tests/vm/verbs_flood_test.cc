@@ -55,7 +55,7 @@ class BoundByLimit {
     mayLock(true);
     EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &before_), 0);
   }
-  /// It may register so much more memory than it has, and no more.
+  /// The process may register `more_bytes` more memory than it has registered, and no more.
   static void limit(uint64_t more_bytes) { setLimit(pinnedBytes() + more_bytes); }
   static void lift() { setLimit(RLIM_INFINITY); }
 
@@ -145,7 +145,7 @@ TEST_F(VerbsFlood, WhatIsAnnouncedBeyondTheBoundWaitsAndIsServed) {
     for (uint16_t slot = 0; slot < kSlots; ++slot) announce(*one, kLarge, slot);
   }
   ASSERT_TRUE(untilBounded([&] { return keptCount() == kLargeHeldMax; }));
-  // One that needs memory waits with them, one that needs none does not.
+  // A call that needs memory waits with them; calls that need none do not.
   TestCall long_one;
   callOf(long_one, 300'000);
   expectHonestIsServed({100, 10'000});
@@ -163,7 +163,7 @@ TEST_F(VerbsFlood, WhatIsAnnouncedBeyondTheBoundWaitsAndIsServed) {
   }));
   EXPECT_EQ(long_one.status, Status::Ok);
   EXPECT_TRUE(hasPattern(long_one.response, 300'000, 5));
-  // What is begun under the bound may go beyond it by what its block has too much.
+  // A request that is begun below the bound may exceed it by the unused rest of its block.
   EXPECT_LE(held_most, kHeldMax + kLargeBlock - kLarge);
   EXPECT_GE(held_most, kHeldMax) << "the flood was one";
   EXPECT_EQ(heldBytes(), 0u);
@@ -238,7 +238,7 @@ class VerbsEvictingFlood : public VerbsFlood {
   }
 };
 
-// What it announced is being read and does not come, so the memory for it is nobody's: it gives way.
+// Requests that a peer has announced are being read, and their bytes do not come: their memory is given up.
 TEST_F(VerbsEvictingFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
   HostilePeer& silent = join();
   for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(silent, kLarge, slot);
@@ -285,7 +285,7 @@ TEST_F(VerbsLimitedFlood, WhoseRequestNoMemoryCanBeRegisteredForGivesWay) {
   lift();
 }
 
-// What is refused for a while only is served, and nobody has to give way for it.
+// A request that is refused only for a while is served later, and no other one is given up for it.
 TEST_F(VerbsLimitedFlood, ARequestThatNoMemoryCanBeRegisteredForNowIsServedLater) {
   HostilePeer& one = join();
   const std::vector<wire::VerbsPiece> pieces = one.announce(kLarge, 16);

@@ -1,4 +1,4 @@
-// What somebody that has the secret may do to a client that has connected to it: the client loses that session, and no
+// Attacks of a server that has the secret on a client that has connected to it: the client closes that session, and no
 // other one.
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ class VerbsHostileServer : public HostileFixture {
     expectLost(call);
     EXPECT_EQ(honest->endpoint().badSessionCount(), ++bad_count);
   }
-  /// Nothing of the peer's session is there any more.
+  /// Expects that nothing of the peer's session is left.
   void expectDrained() {
     EXPECT_TRUE(until([&] { return partsOf(*honest).verbs().queuePairCount() == 1; }));
   }
@@ -220,7 +220,7 @@ TEST_F(VerbsHostileServer, AnswersThatComeTwiceAreIgnored) {
   EXPECT_EQ(call.completions, 1);
 }
 
-// It offered, has got the place, and then says it all in a message: that is an answer, too.
+// The server offers a long answer, gets a place for it, and then sends the answer in a message: that is accepted, too.
 TEST_F(VerbsHostileServer, AnAnswerInAMessageInPlaceOfTheOneOfferedIsTaken) {
   TestCall call;
   ask(call);
@@ -282,7 +282,7 @@ TEST_F(VerbsHostileServer, NoPlaceTellsWhatItsMemoryHeldBefore) {
     ask(call, kBytes);
     const VerbsPiece request = pieceOf(take());
     EXPECT_TRUE(isClear(readWhole(request, kSmallPlace), kBytes));
-    // It has a place of its own while it stands there.
+    // While the first request keeps its place, another call gets a place of its own.
     TestCall other;
     ask(other);
     take();
@@ -298,7 +298,7 @@ TEST_F(VerbsHostileServer, NoPlaceTellsWhatItsMemoryHeldBefore) {
 }
 
 TEST_F(VerbsHostileServer, TheKeyOfAPlaceOpensNothingElse) {
-  // Registered as places are, but for somebody else.
+  // Memory that is registered as places are, but is none of this session's.
   std::vector<std::byte> memory(4096, std::byte{0x5a});
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   auto region = partsOf(*honest).device().registerMemory(memory.data(), memory.size(), kAccess);
@@ -316,7 +316,7 @@ TEST_F(VerbsHostileServer, TheKeyOfAPlaceOpensNothingElse) {
   EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte byte) { return byte == std::byte{0x5a}; }));
 }
 
-// The head was copied before anybody looked at it; the tail is read once.
+// The head is copied before it is looked at; each byte of the tail is read once.
 TEST_F(VerbsHostileServer, WhatIsWrittenAfterTheAnswerChangesNoHead) {
   TestCall call;
   ask(call);
@@ -331,7 +331,7 @@ TEST_F(VerbsHostileServer, WhatIsWrittenAfterTheAnswerChangesNoHead) {
   transfer(IBV_WR_RDMA_WRITE, place.address, place.key, true);
   EXPECT_TRUE(std::ranges::equal(call.response.head(), head));
   call.response = RxMessage();
-  // It is the same session's until that ends, and then nobody's.
+  // The place belongs to the session until that ends, and to none after that.
   transfer(IBV_WR_RDMA_WRITE, place.address, place.key, true);
   honest->endpoint().close(bad_session);
   expectDrained();
@@ -362,7 +362,7 @@ TEST_F(VerbsHostileServer, KeysOfASessionThatHasEndedOpenNothing) {
   }
 }
 
-// It knows address and key of the places of a call to somebody else, while that is under way.
+// The server knows address and key of the places of a call to another server that is under way.
 TEST_F(VerbsHostileServer, TheKeyOfAnothersPlaceOpensNothing) {
   if (!partsOf(*honest).device().limits().has_windows) GTEST_SKIP() << "the device has no memory windows";
   std::unique_ptr<HostilePeer> other = std::move(peer);
@@ -438,7 +438,8 @@ TEST_F(VerbsHostileServer, KeysOfOneSessionAreNotToldToAnother) {
   for (const uint64_t address : addresses[0]) EXPECT_FALSE(addresses[1].contains(address));
 }
 
-// Until its call is answered the peer may still read from it, or write to it: also when nobody waits for that any more.
+// Until the call of a place is answered the peer may still read or write there, also if the caller has given the call
+// up.
 TEST_F(VerbsHostileServer, APlaceIsNotUsedAgainBeforeItsCallIsAnswered) {
   const auto isPattern = [&](uint8_t first) {
     uint8_t next = first;
@@ -460,7 +461,7 @@ TEST_F(VerbsHostileServer, APlaceIsNotUsedAgainBeforeItsCallIsAnswered) {
   peer->send(header(VerbsKind::ResponseOffer, kLongBytes, slot, sequence));
   const VerbsPiece second_place = pieceOf(take());
   EXPECT_NE(askForPlace(next).address, second_place.address);
-  // Nobody waits for this one.
+  // No call waits for this answer.
   peer->send(header(VerbsKind::ResponseWritten, kLongBytes, slot, sequence));
   peer->send(about(next, VerbsKind::ResponseWritten, kLongBytes));
   ASSERT_TRUE(until([&] { return next.completions == 1; }));

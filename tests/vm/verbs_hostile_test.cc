@@ -1,4 +1,4 @@
-// What a peer that has the secret may send over its queue pair: it loses its own session, and nobody else notices.
+// Faulty messages of a peer that has the secret, over its queue pair: its own session is closed, and no other one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ TEST_F(VerbsHostile, NobodyReachesIntoTheServersMemory) {
   EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte byte) { return byte == kOwn; }));
 }
 
-// It never posts a receive buffer, so not one answer is taken.
+// The peer never posts a receive buffer, so no answer is delivered to it.
 TEST_F(VerbsHostile, WhoAsksAndTakesNoAnswersIsClosed) {
   join(0);
   const int64_t begin_ns = world.nowNs();

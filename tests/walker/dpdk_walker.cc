@@ -43,7 +43,7 @@ void walk(const rte_mbuf& frame) {
   // Other words have no chunks.
   if (start.kind != PacketKind::Request && start.kind != PacketKind::Response) return;
   SentLedger::add(ledger.messages, 1);
-  // A head is made by whoever answers, and was never anywhere else; what stands behind it was copied.
+  // The answering process makes the head where it lies; bytes that stand behind it were copied.
   const uint64_t behind = frame.data_len - kPacketHeaderBytes;
   const uint64_t head_left = header.head_bytes - std::min(header.head_bytes, header.offset);
   ledger.addStray(behind - std::min(behind, head_left));

@@ -12,11 +12,12 @@
 
 namespace ramcore::walker {
 
-/// What a process has handed to a device: the sums of its gather lists or chains, as they were found there. Words of 8
-/// bytes in a file (RAMCORE_SENT_LEDGER) that the judge reads meanwhile: sent_ledger.py, which has the same order.
+/// The bytes that a process has handed to a device: sums over its gather lists or chains, as they were found there.
+/// Words of 8 bytes in a file (RAMCORE_SENT_LEDGER) that the judge reads meanwhile: sent_ledger.py, which has the same
+/// order.
 ///
-/// Whether a byte is in the log is a matter of its address and of nothing else: of what was registered, whatever has at
-/// least RAMCORE_SENT_LOG_BYTES is the log. Nobody is asked who decides or counts in the transport.
+/// Whether a byte is in the log is decided by its address alone: registered memory of at least RAMCORE_SENT_LOG_BYTES
+/// is the log. The transport's own decisions and counts are not used.
 struct SentLedger {
   using Word = std::atomic<uint64_t>;
 

@@ -58,7 +58,7 @@ void judge(const Message& message, const VerbsHeader& header) {
     return;
   }
   SentLedger::add(ledger.messages, 1);
-  // A head is made by whoever answers, and was never anywhere else; what stands behind it was copied.
+  // The answering process makes the head where it lies; bytes that stand behind it were copied.
   const uint64_t head_bytes = header.head_bytes + (header.kind == VerbsKind::ResponseWritten ? 0 : sizeof(VerbsHeader));
   ledger.addStray(message.first_bytes - std::min(message.first_bytes, head_bytes));
   for (size_t i = 0; i < message.other_count; ++i) ledger.addStray(message.others[i]);

@@ -111,7 +111,7 @@ class Recover {
     });
   }
 
-  // The one that --accept-loss names, by number or name.
+  // The recovery of the server that --accept-loss names, by number or name.
   Outcome<const RecoveryProgress*> find(const ClusterStatus& status) const {
     const RecoveryProgress* found = nullptr;
     for (const RecoveryProgress& recovery : status.recoveries) {

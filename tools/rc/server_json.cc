@@ -14,7 +14,7 @@ namespace {
 using tools::formatServer;
 using tools::Json;
 
-// What JSON has of a server that is computed from its numbers, each behind one of them.
+// A value that JSON has of a server beside its numbers: it is computed from them, and stands behind one of them.
 struct Computed {
   std::string_view after;  // the number's name
   const char* name;

@@ -74,8 +74,8 @@ Failure cannotRead(LineReader::Next why, const std::string& where) {
               "; objects before it may have been written; give a readable file and import all of it again"};
 }
 
-// Nothing but spaces, tabs and carriage returns: what editors leave between lines, and what is left of the line ends of
-// other systems.
+// True for nothing but spaces, tabs and carriage returns: what editors leave between lines, and what is left of the
+// line ends of other systems.
 bool isBlank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
 int import(Session& session, const TransferValues& values) {
@@ -159,7 +159,7 @@ int exportTable(Session& session, const TransferValues& values) {
   return tools::kExitOk;
 }
 
-// For people: what cannot be printed is escaped, and long values are cut.
+// Bytes as people read them: what cannot be printed is escaped, and long values are cut.
 std::string shown(const std::string& bytes, size_t bytes_max) {
   std::string out;
   for (const char c : bytes.substr(0, bytes_max)) {

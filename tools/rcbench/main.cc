@@ -38,7 +38,7 @@ void onSignal(int number) {
   if (interrupted > 2) _exit(128 + number);
 }
 
-/// A number from `least` to `most` that is one: CLI11's own check lets what is not a number pass.
+/// Checks for a number from `least` to `most`. CLI11's own check lets text pass that is no number.
 std::function<std::string(const std::string&)> numberBetween(double least, double most) {
   return [=](const std::string& text) -> std::string {
     char* end = nullptr;
@@ -59,7 +59,7 @@ std::function<std::string(const std::string&)> zeroOrBetween(double least, doubl
   };
 }
 
-// What a run may keep in memory.
+// Bounds of what a run may keep in memory.
 constexpr uint64_t kOperationsInFlightMax = 262'144;
 constexpr double kBytesInFlightMax = 8.0 * (1ULL << 30);
 constexpr double kIntervalsMax = 1'000'000;
@@ -83,7 +83,7 @@ struct Flags {
   std::string announce;
 };
 
-// The table, and what is in it.
+// Declares the flags of the table and of what is in it.
 void declareTable(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   app.addOption("--table", settings.table, "Table to use; made if there is none").showDefault();
@@ -111,7 +111,7 @@ void declareTable(tools::Command& app, Flags& flags) {
       .needs(value_mix);
 }
 
-// Which operations, on which records.
+// Declares the flags that say which operations there are, on which records.
 void declareMix(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   const tools::Option workload =
@@ -141,7 +141,7 @@ void declareMix(tools::Command& app, Flags& flags) {
       .inRange(1, 100'000);
 }
 
-// How much load, and for how long.
+// Declares the flags that say how much load there is, and for how long.
 void declareLoad(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   app.addOption("--connections", settings.connections, "Clients, each with its own connections and lease")
@@ -172,7 +172,7 @@ void declareLoad(tools::Command& app, Flags& flags) {
   app.addFlag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
 }
 
-// Which parts of the run there are, and what is told of it.
+// Declares the flags that say which parts the run has, and what is reported.
 void declareCourse(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   const tools::Option no_load = app.addFlag("--no-load", flags.no_load, "The records are there: do not write them");
@@ -188,7 +188,7 @@ void declareCourse(tools::Command& app, Flags& flags) {
   app.addFlag("--json", flags.json, "Print JSON instead of a table").excludes(csv);
 }
 
-// In the order in which the help shows them.
+// Declares all flags, in the order in which the help shows them.
 void declare(tools::Command& app, Flags& flags) {
   flags.cluster.addTo(app);
   app.addOption("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")

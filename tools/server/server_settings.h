@@ -36,7 +36,7 @@ struct ServerSettings {
   bool reserved_huge_pages = false;
   std::optional<uint32_t> numa_node;
 
-  /// Copies of everything that this server holds.
+  /// Replicas of everything that this server holds.
   uint32_t copies() const { return replication.local_replica ? 1 : replication.replicas; }
   /// The storage that it uses, in bytes; 0: none.
   uint64_t storageBytes() const;

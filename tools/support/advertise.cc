@@ -26,8 +26,8 @@ struct Farthest {
 Farthest farthestOf(std::span<const Locator> coordinators) {
   Farthest farthest;
   for (const Locator& locator : coordinators) {
-    // Where a locator of DPDK leads is not known, and what the coordinator listens at beside it is a way for the
-    // processes of this machine.
+    // Locators without an address are left out: where one of DPDK leads is not known, and one of shm is for processes
+    // of its own machine.
     if (!hasAddress(locator)) continue;
     const Whereabouts where = whereaboutsOf(locator);
     if (where == Whereabouts::ThisMachineOnly || farthest.where == Whereabouts::Elsewhere) continue;

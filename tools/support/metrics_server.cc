@@ -59,7 +59,7 @@ class Families {
   void gauge(const char* name, const char* help, double value) {
     addGauge(add(name, help, MetricType::Gauge), {}, value);
   }
-  // A number that servers tell of their state, too.
+  // Adds a number that is also part of the state that servers report.
   template <auto kMember, typename Value>
   void number(Value value) {
     constexpr NumberMeaning kMeaning = wire::meaningInMetrics<kMember>();
@@ -148,7 +148,7 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
   out.counter("ramcore_wakeups_total", "Times the dispatch thread was woken from sleep", dispatch.wakeups());
 }
 
-// How many numbers of each kind are reported below, and which are not. Who adds one decides that here.
+// How many numbers of each kind are reported below, and which are not. With a new number this has to be decided here.
 static_assert(fieldCount<log::LogStats>() == 25 + 2, "not reported are large_bytes and entries_marked_freed");
 static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
 static_assert(fieldCount<index::IndexStats>() == 8);

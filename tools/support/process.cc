@@ -37,7 +37,8 @@
 namespace ramcore::tools {
 namespace {
 
-// What a process opens beside sessions: storage, metrics, sets of descriptors, sessions to other servers.
+// Descriptors that a process needs beside sessions (storage, metrics, sets of descriptors, sessions to other servers),
+// and the fewest sessions with which it starts.
 constexpr uint64_t kOwnFiles = 32;
 constexpr uint64_t kSessionsLeast = 16;
 constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;

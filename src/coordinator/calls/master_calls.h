@@ -41,7 +41,7 @@ struct RecoveryOrder {
   std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
   std::vector<ServerId> holders;  ///< servers that hold the log's segments
   std::vector<SurveyedSegment> segments;
-  bool is_salvage = false;  ///< the segments are not all of the log: versions that the others had are not known
+  bool is_salvage = false;  ///< segments of the log are missing; which versions they had is not known
 };
 
 /// What the coordinator asks of servers. Each call may be repeated, and one that got no answer may arrive late;
@@ -61,7 +61,7 @@ class MasterCalls {
                                            ServerId source) = 0;
   virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
-  /// May take seconds: the server reads through what it keeps of the dead one's log.
+  /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
   virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,

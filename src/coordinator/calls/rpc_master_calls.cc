@@ -12,7 +12,7 @@ namespace {
 namespace control = wire::control;
 using wire::Opcode;
 
-// What takes a server longer than a moment: looking through the replicas of a whole log, a list of all its segments.
+// For calls that take a server longer: it reads its replicas of a whole log, or gets a list of all its segments.
 constexpr int64_t kLongCallNs = 5 * runtime::kNanosPerSecond;
 
 Replica replicaOf(const control::Replica& message) {
@@ -41,7 +41,7 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
                                            ResponseMessage& response, int64_t call_ns) {
   const Server* member = membership_.find(server);
   if (member == nullptr || journal_.stopping()) co_return Status::Unreachable;
-  // As long as this state may be an older copy, nobody is told to act on it.
+  // No server is told to act on a state that may be an older copy.
   if (!membership_.isSettled() || history_.isBehind()) co_return Status::RetryLater;
   rpc::PeerAddress address{.id = server.value, .locators = {}};
   for (const std::string& text : member->locators) {

@@ -54,7 +54,8 @@ runtime::Task<Status> ClientLeases::loadLongest() {
   co_return co_await journal_.commit(std::move(batch));
 }
 
-// The next start may come before the longer ones are over.
+// Stores the length of this coordinator's leases when all longer ones are over. If it were stored earlier, a start in
+// between would not know of the longer ones.
 runtime::Task<void> ClientLeases::storeShorterLease() {
   Journal::Running running(journal_);
   const bool is_over = co_await journal_.sleepUntil(longest_end_ns_);
@@ -88,7 +89,8 @@ runtime::Task<ClientLeases::Opened> ClientLeases::open(uint64_t nonce) {
   const Status stored = co_await journal_.commit(std::move(batch));
   if (stored != Status::Ok) co_return Opened{stored, {}};
   clients_[given] = {.nonce = nonce, .end_ns = journal_.nowNs() + lease_ns_};
-  // A copy of the request that overtook this commit has an identity of its own, which runs out unused.
+  // If the request was repeated during this commit, the other attempt has got an identity of its own, which runs out
+  // unused.
   by_nonce_[nonce] = given;
   watch_until_ns_ = std::min(watch_until_ns_, journal_.nowNs() + lease_ns_ / 4);  // watch() is about to see it
   changed_.notifyAll();
@@ -99,7 +101,7 @@ Status ClientLeases::renew(ClientId id, Sequence acknowledged) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return Status::LeaseExpired;
   if (found->second.ending) return Status::RetryLater;
-  // Not sooner than it was: the client may not hear of this one.
+  // A renewal never makes the end earlier: its answer may not reach the client.
   found->second.end_ns = std::max(found->second.end_ns, journal_.nowNs() + lease_ns_);
   found->second.acknowledged = std::max(found->second.acknowledged, acknowledged);
   return Status::Ok;
@@ -118,7 +120,7 @@ runtime::Task<ClientLeases::Checked> ClientLeases::check(std::vector<ClientId> i
     checked.status = Status::BadRequest;
     co_return checked;
   }
-  // Whoever is over by the clock is made so in the store first.
+  // Leases that are over by the clock are ended in the store first.
   forgiveStandstill();
   checked.status = co_await endExpired();
   if (checked.status != Status::Ok) co_return checked;
@@ -129,10 +131,10 @@ runtime::Task<ClientLeases::Checked> ClientLeases::check(std::vector<ClientId> i
     checked.valid.push_back(found != clients_.end());
     checked.acknowledged.push_back(found != clients_.end() ? found->second.acknowledged : Sequence());
     if (found == clients_.end()) continue;
-    // One whose end is being stored is not over yet, but nobody may rely on that.
+    // A lease whose end is being stored is not over yet, but nobody may rely on that.
     left_ns = std::min(left_ns, found->second.ending ? 0 : std::max<int64_t>(0, found->second.end_ns - now_ns));
   }
-  // The asker's clock may run faster than ours by some percent.
+  // The asker's clock may run slower than ours by some percent.
   checked.checked_for_ns = left_ns / 10 * 9;
   co_return checked;
 }
@@ -192,7 +194,7 @@ runtime::Task<void> ClientLeases::watch() {
   Journal::Running running(journal_);
   while (!journal_.stopping()) {
     forgiveStandstill();
-    // Often enough to notice a standstill before leases are judged, and not at all without clients.
+    // Wakes up often enough to notice a standstill before leases are judged, and not at all without clients.
     const int64_t now_ns = journal_.nowNs();
     watch_until_ns_ =
         clients_.empty() ? runtime::kNever : std::min(std::max(nextEndNs(), now_ns), now_ns + lease_ns_ / 4);
@@ -200,7 +202,7 @@ runtime::Task<void> ClientLeases::watch() {
     forgiveStandstill();
     if (woken != Status::DeadlineExceeded) continue;
     const Status ended = co_await endExpired();
-    // A full disk: the leases go on for a while.
+    // The ends could not be stored (the disk is full), so the leases go on for a while.
     if (ended != Status::Ok && !journal_.stopping()) {
       const bool awake = co_await journal_.sleepFor(lease_ns_ / 4);
       watch_until_ns_ = journal_.nowNs();

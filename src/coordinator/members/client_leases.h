@@ -19,8 +19,8 @@ class ClientLeases {
 
   ClientLeases(Journal& journal, int64_t lease_ns);
 
-  /// Reads the stored clients. What they were granted before is not known: each gets a full lease, or one of the length
-  /// that it may have been granted, if that was longer. Until then the client keeps its identity.
+  /// Reads the stored clients. When their leases end is not known. So each client gets a full lease of the longest
+  /// length that it may have been granted, and keeps its identity until that is over.
   runtime::Task<Status> load();
   /// Ends leases that have run out, until stop().
   void start();

@@ -13,7 +13,7 @@ constexpr size_t kLocatorsMax = 16;
 constexpr size_t kLocatorBytesMax = 512;
 constexpr size_t kNameBytesMax = 255;  // also of a failure domain
 constexpr size_t kServersMax = 4'096;
-// Before a verdict that could not be stored is tried again.
+// Pause after a verdict that could not be stored.
 constexpr int64_t kVerdictPauseNs = 200 * runtime::kNanosPerMilli;
 
 }  // namespace
@@ -54,7 +54,7 @@ runtime::Task<Status> Membership::load() {
   Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kServerPrefix));
   if (!stored.ok()) co_return stored.error();
 
-  // A lease may have been granted a moment before the predecessor ended, for the length it ran with.
+  // The coordinator before this one may have granted a lease of its own length a moment before it ended.
   const int64_t now_ns = journal_.nowNs();
   const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
   no_verdict_before_ns_ = granted_until_ns;
@@ -71,7 +71,8 @@ runtime::Task<Status> Membership::load() {
     const ServerId id = member.server.id;
     silences_.add(members_.emplace(id, std::move(member)).first->second.server);
   }
-  // A shorter one is stored when the longer ones are over: the next start may come before that.
+  // Leases of the longer length may still run, so the longer one stays stored. storeShorterLease() stores ours when
+  // they are over.
   const bool forgets = RC_MUTATION("forget-the-longer-lease");
   config_ = {.server_lease_ns = std::max(forgets ? 0 : config.server_lease_ns, options_.lease_ns),
              .starts = config.starts + 1};
@@ -101,7 +102,7 @@ void Membership::noteChange() {
 }
 
 void Membership::start() {
-  // Nobody was heard while the state was read.
+  // No server could be heard while the state was read.
   settled_at_ns_ = journal_.nowNs() + options_.lease_ns;
   silences_.hearAnew();
   watch().detach();
@@ -113,7 +114,8 @@ void Membership::stop() { changed_.failAll(Status::Shutdown); }
 Status Membership::check(const Server& server) const {
   if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
   if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
-  // Whoever says more would never be replaced.
+  // A verdict waits until more servers than min_replicas are heard (silence.h), so a server that asks for more than can
+  // be configured would never be declared dead.
   if (server.replicas > kReplicasMax || server.min_replicas > kReplicasMax) return Status::BadRequest;
   if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;
   for (const std::string& text : server.locators) {
@@ -125,7 +127,7 @@ Status Membership::check(const Server& server) const {
 runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId former) {
   const Status checked = check(server);
   if (checked != Status::Ok) co_return Enlistment{checked, {}};
-  // An id that was never given: its storage is of a later life of this cluster than the coordinator's.
+  // This state never gave that id, so the storage is newer than the state.
   if (former.value >= ids_.end()) co_return Enlistment{Status::BadRequest, {}};
   auto guard = co_await lock_.lock();
   size_t alive = 0;
@@ -143,7 +145,7 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   }
   if (alive >= kServersMax) co_return Enlistment{Status::LimitReached, {}};
   if (isAlive(former)) {
-    // Whoever holds the lock of a directory proves that the one who had it is gone.
+    // A process that holds the lock of a storage proves that the server that had it before is gone.
     const Status dead = co_await declareDead(former, true);
     if (dead != Status::Ok) co_return Enlistment{dead, {}};
   }
@@ -152,7 +154,7 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   warnOfCopies(server, former);
   const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
-  silences_.look();  // with it those that are silent may not be half of the servers any more
+  silences_.look();  // with a new server the silent ones may be less than half
   Member member;
   member.server = std::move(server);
   const ServerId given = member.server.id;
@@ -164,8 +166,9 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   co_return Enlistment{granted, given};
 }
 
-// Two that found the same name, or none in the same storage: the first one died before it wrote its own, or the storage
-// was copied.
+// Warns of living servers that began with the same storage as the new one: these servers found the same former server
+// in it, or none in a storage of the same name. Either such a server died before its own name was on the disk, or the
+// storage was copied.
 void Membership::warnOfCopies(const Server& server, ServerId former) {
   if (former == ServerId() && server.storage == 0) return;
   const std::string whose =
@@ -207,8 +210,8 @@ Status Membership::renew(ServerId id, std::optional<Renewal> renewal) {
   const int64_t now_ns = journal_.nowNs();
   silences_.noteHeard(id, now_ns, renewal);
   found->second.has_spoken = true;
-  // The answer leaves a little later than now. The server counts from before its question, which is earlier than now,
-  // so this count is on the safe side; and a shorter lease never shortens one granted before.
+  // The server counts from before it asked, which is earlier than now, so its lease ends before the end that is kept
+  // here. A shorter lease never shortens one that was granted before.
   found->second.lease_end_ns = std::max(found->second.lease_end_ns, now_ns + options_.lease_ns);
   return Status::Ok;
 }
@@ -225,7 +228,8 @@ Status Membership::mayAsk(ServerId id) const {
   return found->second.verdict_under_way ? Status::RetryLater : Status::Ok;
 }
 
-// One after the other with verdicts: a floor is stored before the verdict, and counts in the recovery, or refused.
+// Floors and verdicts are stored one after the other: a floor is stored before the verdict, and counts in the recovery,
+// or it is refused.
 runtime::Task<Status> Membership::raiseFloor(ServerId id, ReplicaFloor floor) {
   if (floor.segment == SegmentId()) co_return Status::BadRequest;
   const bool asks_nobody = RC_MUTATION("raise-the-floor-of-the-condemned");
@@ -273,7 +277,8 @@ runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss lo
   co_return stored;
 }
 
-// Under lock_. Stored first; what follows from it is for those who ask isAlive() and leaseIsOver().
+// Under lock_. Stores a verdict, then applies it. What follows from it is decided by the callers of isAlive() and
+// leaseIsOver().
 runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) {
   Member& member = members_.at(id);  // members are removed under lock_ only
   silences_.look();
@@ -282,14 +287,14 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   dead.alive = false;
   Batch batch;
   batch.put(keyOf(id), encode(dead));
-  // Late messages of the dead ones are answered by their records; the oldest of many may go.
+  // Late messages of dead servers are answered by their records. The oldest of many recovered servers are forgotten.
   std::vector<ServerId> forgotten;
   size_t dead_count = 0;
   size_t missed_count = 0;
   for (auto at = members_.rbegin(); at != members_.rend(); ++at) {
     const Server& old = at->second.server;
     if (!old.recovered || forgotten.size() >= Batch::kChangesMax - 1) continue;
-    // A recovery waits for storage that may still come back, as long as there is a record of it.
+    // A recovery waits for a storage that may still come back only while there is a record of its server.
     const bool is_missed = old.keeps_replicas && !old.returned;
     const bool may_go = is_missed ? ++missed_count >= kMissedKeptMax : ++dead_count >= kDeadKeptMax;
     if (may_go) forgotten.push_back(at->first);
@@ -310,13 +315,14 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   co_return Status::Ok;
 }
 
-// With nobody to watch there is nothing to wake up for.
+// Without living servers there is nothing to wake up for.
 int64_t Membership::nextLookNs() const {
   int64_t next_ns = all_had_time_ ? runtime::kNever : settled_at_ns_;
   const int64_t now_ns = journal_.nowNs();
   for (const auto& [id, member] : members_) {
     if (!member.server.alive) continue;
-    // Who waits for a verdict longer than that is looked at now and then.
+    // A server whose verdict is put off (Together, Replacers, Room) has no time of its own: all are looked at every
+    // half lease.
     const int64_t due_ns =
         std::max(now_ns + options_.verdict_after_ns - silences_.silenceNs(id), no_verdict_before_ns_);
     next_ns = std::min({next_ns, now_ns + options_.lease_ns / 2, due_ns > now_ns ? due_ns : runtime::kNever});
@@ -329,19 +335,20 @@ runtime::Task<void> Membership::watch() {
   while (!journal_.stopping()) {
     const int64_t wake_ns = nextLookNs();
     const Status woken = co_await changed_.wait(wake_ns);
-    // Also where something else has woken this: it may have been done first when the process went on.
+    // Checked whatever has woken this: after a standstill another event may come before the timer that is overdue.
     if (wake_ns != runtime::kNever && hasStoodStill(wake_ns)) continue;
     if (woken == Status::Shutdown) break;
     const int64_t now_ns = journal_.nowNs();
     all_had_time_ |= now_ns >= settled_at_ns_;
-    // Also when somebody has enlisted: those who do so again and again do not keep the dead.
+    // An enlistment wakes this, too. It must not put verdicts off: a server that enlists again and again would keep
+    // dead ones in the list.
     if (now_ns < no_verdict_before_ns_ || journal_.stopping()) continue;
     co_await judgeSilent();
   }
 }
 
-// This process did nothing for long since it could have gone on at `since_ns`, and renewals may wait unread: silence
-// proves nothing before they had their turn. A disk that is as slow as that looks the same.
+// True if this process should have continued at `since_ns` and did so more than half a lease later: it was stopped, or
+// its disk was slow. Renewals may wait unread, so silence proves nothing before they have been read.
 bool Membership::hasStoodStill(int64_t since_ns) {
   const int64_t now_ns = journal_.nowNs();
   if (now_ns <= since_ns + options_.lease_ns / 2) return false;
@@ -349,7 +356,7 @@ bool Membership::hasStoodStill(int64_t since_ns) {
   no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
   silences_.hearAnew();
   trace_.warning("the coordinator stood still for " + std::to_string((now_ns - since_ns) / runtime::kNanosPerMilli) +
-                 " ms; it waits with verdicts");
+                 " ms; no server is declared dead for its silence before another lease has passed");
   return true;
 }
 
@@ -360,7 +367,7 @@ runtime::Task<void> Membership::judgeSilent() {
   bool declared = true;
   while (declared && !journal_.stopping()) {
     declared = false;
-    // While it waited for the lock, or for the disk.
+    // The wait for the lock or for the disk may have been long.
     if (!RC_MUTATION("judge-after-a-standstill") && hasStoodStill(looked_ns)) co_return;
     silences_.look();
     const SilenceWatch::Judged judged = silences_.judge();
@@ -371,7 +378,7 @@ runtime::Task<void> Membership::judgeSilent() {
       const int64_t judged_ns = journal_.nowNs();
       const Status stored = co_await declareDead(id, false);
       if (stored != Status::Ok) {
-        // A full disk takes it no sooner for being tried without a pause.
+        // A full disk would not store it sooner without a pause.
         no_verdict_before_ns_ = std::max(no_verdict_before_ns_, journal_.nowNs() + kVerdictPauseNs);
         co_return;
       }
@@ -404,7 +411,8 @@ bool Membership::hasSpoken(ServerId id) const {
 }
 
 bool Membership::isSettled() const {
-  // Time alone does not tell: if this process stood still until then, those who spoke were not read.
+  // all_had_time_, not the clock, decides: if this process stood still until settled_at_ns_, what servers said is
+  // unread.
   if (all_had_time_) return true;
   size_t alive = 0;
   size_t heard = 0;
@@ -412,7 +420,7 @@ bool Membership::isSettled() const {
     alive += member.server.alive ? 1 : 0;
     heard += member.server.alive && member.has_spoken ? 1 : 0;
   }
-  // Where nobody is known to live, those who come may know more, unless there never was anybody.
+  // If no server is known to live, servers that come may know more, unless there never was one.
   return alive == 0 ? !hasHadServers() : heard * 2 >= alive;
 }
 

@@ -30,10 +30,10 @@ struct MembershipOptions {
 /// Which servers there are, their leases and the verdicts over them.
 ///
 /// A server counts its lease from before it asked, and stops early. This side counts from the answer, so its count
-/// always ends later. A verdict by silence waits for better reasons where it would not help (silence.h). A verdict
-/// is stored, and from that moment on there are no renewals; `leaseIsOver` says when others may take the place of a
-/// dead server. What earlier coordinators granted is not known: for one lease after a start, leases are taken for
-/// valid, and no server is declared dead.
+/// always ends later. A verdict by silence is put off where it would not help (silence.h). A verdict is stored, and
+/// from that moment on there are no renewals; `leaseIsOver` says when others may take the place of a dead server. What
+/// earlier coordinators granted is not known: for one lease after a start, leases are taken for valid, and no server is
+/// declared dead.
 /// Thread: one executor.
 class Membership {
  public:

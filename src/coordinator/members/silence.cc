@@ -9,7 +9,7 @@
 namespace ramcore::coordinator {
 namespace {
 
-/// Those that could take the place of others.
+/// The servers that are heard, together: they could take the place of others.
 struct Heard {
   uint64_t servers = 0;
   uint64_t backups = 0;
@@ -21,7 +21,8 @@ SilenceMeans judge(const Silence& one, const SilenceLimits& limits, const Heard&
   if (one.silent_ns < limits.verdict_after_ns) return SilenceMeans::TooShort;
   const bool is_long = one.silent_ns >= limits.together_ns;
   if (are_together && !is_long && !RC_MUTATION("verdict-while-most-are-silent")) return SilenceMeans::Together;
-  // One that comes and goes does not keep others that are dead for ever.
+  // alone_ns begins anew each time that half of the servers are silent together. left_behind_ns does not: a server that
+  // comes and goes must not keep dead ones in the list for ever.
   const bool is_left_behind = one.left_behind_ns >= limits.together_ns;
   if (!are_together && one.alone_ns < limits.verdict_after_ns && !is_left_behind) return SilenceMeans::TooShort;
   const bool has_copies = one.replicas != 0 && !one.local_replica;
@@ -41,7 +42,7 @@ void judgeSilences(std::span<const Silence> living, const SilenceLimits& limits,
     if (one.silent_ns >= limits.heard_ns) continue;
     ++heard.servers;
     if (one.keeps_replicas) ++heard.backups;
-    // Not beyond its end: a server may say anything.
+    // The sum must not overflow: a server may report any number.
     heard.room_bytes += std::min(one.room_bytes.value_or(0), std::numeric_limits<uint64_t>::max() - heard.room_bytes);
   }
   const bool are_together = (living.size() - heard.servers) * 2 >= living.size();

@@ -40,7 +40,7 @@ enum class SilenceMeans : uint8_t {
   /// Half of the servers or more are silent: this machine may be the one that is cut off.
   Together,
   Replacers,  ///< too few other servers are left to take its place
-  Room,       ///< these have not enough room
+  Room,       ///< the others have not enough room for what it holds
   Death,      ///< it may be declared dead
 };
 

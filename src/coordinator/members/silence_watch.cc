@@ -9,7 +9,7 @@ void SilenceWatch::add(const Server& server) { heard_.try_emplace(server.id, ser
 
 void SilenceWatch::noteHeard(ServerId id, int64_t now_ns, const std::optional<ServerRenewal>& renewal) {
   Heard& heard = heard_.at(id);
-  // Before it counts as heard: with it they may not be half of the servers any more.
+  // Looks before this server counts as heard: with it the silent ones may not be half of the servers any more.
   if (silenceNs(heard) >= limits_.heard_ns || was_together_) look();
   heard.left_behind_since_ns = 0;
   heard.last_ns = now_ns;
@@ -116,7 +116,7 @@ void SilenceWatch::tell(ServerId id, SilenceMeans means) {
 std::vector<SilenceWatch::SilentServer> SilenceWatch::silentServers() const {
   std::vector<SilentServer> silent;
   for (const auto& [id, means] : judge()) {
-    // A renewal that is late, or two, are nothing to tell.
+    // One or two late renewals are not reported.
     if (silenceNs(heard_.at(id)) >= lease_ns_) silent.push_back({id, means});
   }
   return silent;

@@ -25,7 +25,7 @@ struct ServerRenewal {
 class SilenceWatch {
  public:
   /// @param clock, trace  borrowed; outlive the watch
-  /// @param lease_ns      a silence that is shorter is not told to anybody
+  /// @param lease_ns      a shorter silence is not reported
   SilenceWatch(runtime::Clock& clock, Trace& trace, const SilenceLimits& limits, int64_t lease_ns)
       : clock_(clock), trace_(trace), limits_(limits), lease_ns_(lease_ns) {}
 
@@ -33,20 +33,20 @@ class SilenceWatch {
   /// @param server  stays in place until remove(); its silence means something while it is alive
   void add(const Server& server);
   void remove(ServerId id) { heard_.erase(id); }
-  /// Silence before now proves nothing: nobody could be heard.
+  /// Counts silence from now on: before, no server could be heard.
   void hearAnew() { hearing_since_ns_ = clock_.nowNs(); }
   /// The server renewed its lease at `now_ns`.
   /// @param renewal  what it says of itself; none: as before
   void noteHeard(ServerId id, int64_t now_ns, const std::optional<ServerRenewal>& renewal);
-  /// To be called before anything that may end a silence of many together, and at each look: who is silent still has
-  /// its time from the end on.
+  /// Notes whether half of the servers or more are silent together. Called at each look, and before anything that may
+  /// end such a silence: for servers that stay silent the time counts from its end on.
   void look();
 
-  /// When it was last heard, in this coordinator's time, or added.
+  /// When the server was last heard, or else when it was added, by this coordinator's clock.
   int64_t lastHeardNs(ServerId id) const { return heard_.at(id).last_ns; }
-  /// How long it has been silent, or could have been heard.
+  /// How long the server has been silent; at most the time since hearAnew().
   int64_t silenceNs(ServerId id) const { return silenceNs(heard_.at(id)); }
-  /// How long nothing was heard of it; -1: it was not heard since this coordinator started, or is not known.
+  /// How long nothing was heard of the server; -1: it was not heard since this coordinator started, or is not known.
   int64_t silentForNs(ServerId id) const;
 
   using Judged = std::vector<std::pair<ServerId, SilenceMeans>>;

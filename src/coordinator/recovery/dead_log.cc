@@ -51,7 +51,7 @@ void DeadLog::forgetAnswers() {
   asked_ns_ = 0;
   for (auto& [backup, asked] : asked_) {
     asked.is_answered = false;
-    if (asked.is_under_way) asked_ns_ = parts_.journal.nowNs();  // since another one failed
+    if (asked.is_under_way) asked_ns_ = parts_.journal.nowNs();  // a question that is under way counts as asked now
   }
 }
 
@@ -59,13 +59,14 @@ bool DeadLog::isAsking() const {
   return std::any_of(asked_.begin(), asked_.end(), [](const auto& one) { return one.second.is_under_way; });
 }
 
-// What a server said counts while it lives: afterwards it can be asked for nothing.
+// The answer of a server counts while the server lives: a dead server can be asked for no replica.
 void DeadLog::review() {
   const auto is_gone = [&](const auto& one) { return !parts_.membership.isAlive(one.first); };
   std::erase_if(answers_, is_gone);
   std::erase_if(asked_, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
   const ReplicaFloor& floor = parts_.membership.find(dead_)->floor;
-  // Also of sync tables: a replica whose newest bytes have rotted looks the same as one that lost what was not flushed.
+  // Sync tables are no exception: a replica whose newest bytes have rotted looks the same as one that lost what was not
+  // flushed.
   const SurveyFacts facts{.nobody_is_away = away().empty()};
   survey_ = surveyLog(floor, answers_, facts);
   salvage_ = {};
@@ -122,7 +123,7 @@ std::string DeadLog::whatIsDoubtful(const DoubtfulSegment& doubtful) const {
     who += (i == 0 ? "" : ", ") + std::to_string(id.value) + " (" + parts_.membership.find(id)->name + ")";
   }
   return "what there is of segment " + std::to_string(doubtful.id.value) + ", on " + who +
-         ", came through a loss of power and may be short; who is away may have more of it";
+         ", came through a loss of power and may be short; a server that is away may have more of it";
 }
 
 std::vector<ServerId> DeadLog::away() const {

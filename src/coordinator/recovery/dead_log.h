@@ -15,19 +15,19 @@ namespace ramcore::coordinator {
 /// Thread: one executor.
 class DeadLog {
  public:
-  /// Between two questions to a backup that gave no answer.
+  /// Pause between two questions to a backup that gave no answer.
   static constexpr int64_t kAskAgainNs = runtime::kNanosPerSecond;
 
   DeadLog(const Parts& parts, ServerId dead) : parts_(parts), dead_(dead) {}
 
-  /// Asks those who were not asked yet, or gave no answer.
+  /// Asks the backups that are heard and were not asked yet, or gave no answer.
   /// @param fence  asks one server, whose answer comes with noteAnswer()
-  /// @return false if nobody keeps replicas
+  /// @return false if no server that is heard keeps replicas
   bool ask(const std::function<void(ServerId backup)>& fence);
   void noteAnswer(ServerId backup, FenceResult result);
-  /// Forgets what was offered: all are asked again.
+  /// Forgets the answers: all backups are asked again.
   void forgetAnswers();
-  /// Looks at what is offered by those that live now.
+  /// Computes survey(), salvage() and lossToken() from the answers of servers that live now.
   void review();
 
   /// True if an answer is awaited.
@@ -40,12 +40,12 @@ class DeadLog {
   const LogSalvage& salvage() const { return salvage_; }
   /// Token of the salvage; 0: not all servers that have to answer have.
   uint64_t lossToken() const { return loss_token_; }
-  /// True if an operator has agreed to the loss, and it is not a larger one now.
+  /// True if an operator has agreed to the loss, and it has not become larger since.
   bool mayLose() const;
   /// True if what there is of the log may be fetched.
   bool mayBegin() const { return survey_.isComplete() || mayLose(); }
-  /// Those that keep replicas and did not say which: silent ones, and dead ones whose storage nobody has brought back.
-  /// The dead one itself is none of them if anybody else has replicas of it: then it had none of its own.
+  /// Servers that keep replicas and did not say which: silent ones, and dead ones whose storage was not used again
+  /// since. The server whose log this is does not count if a backup has replicas of it: then it had none of its own.
   std::vector<ServerId> away() const;
   /// For a person.
   std::string whatIsMissing() const;
@@ -59,7 +59,7 @@ class DeadLog {
   Plan plan() const;
 
  private:
-  /// What became of the question to one backup.
+  /// The state of the question to one backup.
   struct Asked {
     bool is_under_way = false;
     bool is_answered = false;

@@ -7,8 +7,8 @@ namespace {
 
 // An eighth of a server's places is for small heads only (backup/free_frames.h).
 constexpr uint64_t kShareForHeads = 8;
-// Members of a log that hold hardly anything, which the cleaner frees later: of each master its head and one that it
-// had before; of the one that recovers two more, from before and after what it has brought.
+// Segments that hold hardly anything until the cleaner frees them: of each master its head and the head that it had
+// before; of the recovery master two more, from before and after what it has brought.
 constexpr uint64_t kHeadsOfEach = 2;
 constexpr uint64_t kHeadsOfRecovery = 2;
 
@@ -19,7 +19,8 @@ uint64_t placesFor(uint64_t segments, size_t masters) {
 
 uint64_t roundedUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
-// Servers that are ample, without the recovery master: another one is that, as long as there is one.
+// The ample servers that can keep replicas. If all servers are ample, one of them is the recovery master and does not
+// count. Otherwise one that is not ample is the recovery master.
 uint64_t ampleCount(std::span<const BackupPlaces> servers, uint64_t segments, size_t masters) {
   const auto ample = static_cast<uint64_t>(
       std::ranges::count_if(servers, [&](const BackupPlaces& places) { return isAmple(places, segments, masters); }));
@@ -44,7 +45,7 @@ MissingPlaces missingPlaces(const PlacesWanted& wanted, std::span<const BackupPl
   const uint64_t ample = ampleCount(servers, wanted.all_segments, wanted.masters);
   const uint64_t missing = ample < wanted.copies ? wanted.copies - ample : 1;
   const uint64_t needed = placesFor(wanted.all_segments, wanted.masters + static_cast<size_t>(missing));
-  // And one for what a storage holds besides.
+  // One more for what else a storage holds.
   const uint64_t places = roundedUp(needed * kShareForHeads, kShareForHeads - 1) + 1;
   return {.servers = static_cast<uint32_t>(missing), .storage_bytes = places * place_bytes};
 }

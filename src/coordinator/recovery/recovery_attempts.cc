@@ -81,7 +81,8 @@ runtime::Task<void> RecoveryAttempts::send(Attempt attempt, RecoveryOrder order)
   }
 }
 
-// What the server holds or was told of these tablets before must not be taken for this attempt's.
+// Has the server drop what it holds or was told of these tablets before, which must not be taken for this attempt's.
+// False if it refuses, or does not answer for long.
 runtime::Task<bool> RecoveryAttempts::clear(const Attempt& attempt) {
   std::vector<Pending> left = attempt.pending;
   Backoff backoff(parts_.journal);
@@ -134,7 +135,7 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
   if (!parts_.journal.stopping()) fail(attempt, attempt.pending);
 }
 
-// Tablets that belong to another attempt now, or to a table that is being dropped: they are nothing to us.
+// Takes tablets out of the attempt that belong to another one by now, or to a table that is being dropped.
 void RecoveryAttempts::leaveOut(Attempt& attempt) {
   std::erase_if(attempt.pending, [&](const Pending& pending) {
     if (ours(attempt, pending) != nullptr) return false;
@@ -144,7 +145,7 @@ void RecoveryAttempts::leaveOut(Attempt& attempt) {
   });
 }
 
-// Asks for some of the tablets; the next time for others.
+// Asks how far some of the tablets are, at most kAtOnce; the next time others.
 runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
   std::vector<Pending> asked;
   std::vector<Pending> after;  // in the order of the next time
@@ -176,7 +177,8 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
   if (!failed.empty()) fail(attempt, failed, lacks_places);
 }
 
-// Nobody is at work on these any more. What the server has of them takes its memory until it is told.
+// Notes that no server is at work on these tablets any more, and has the master of the attempt forget them: until then
+// they take its memory.
 void RecoveryAttempts::fail(const Attempt& attempt, const std::vector<Pending>& failed, bool for_places) {
   bool any = false;
   for (const Pending& pending : failed) {
@@ -217,7 +219,9 @@ runtime::Task<bool> RecoveryAttempts::forget(ServerId master, TabletId tablet, T
 runtime::Task<bool> RecoveryAttempts::grant(Attempt& attempt) {
   while (std::any_of(attempt.pending.begin(), attempt.pending.end(), [](const Pending& one) { return one.is_done; })) {
     auto guard = co_await parts_.map_lock.lock();
-    // A dead one gets nothing: with the lock held, nobody says that there is nothing of its log to recover meanwhile.
+    // No tablet is given to a dead server. The check is under map_lock, and RecoveryManager::storeRecovered() takes
+    // map_lock, too: so a server that lives here cannot be stored as recovered, and its log given up, before this
+    // change is applied.
     if (!parts_.membership.isAlive(attempt.master)) co_return true;
     leaveOut(attempt);
     Batch batch;

@@ -12,13 +12,15 @@ namespace ramcore::coordinator {
 /// they are there and the dead server's lease is over, and has it take them. An attempt covers tablets that are stored
 /// as Recovering with that server and an epoch of their own; it keeps a tablet while the tablet's record says so.
 ///
-/// What is known here only is asked or sent again by the next coordinator: attempts are made from the stored tablets.
+/// The state of attempts is not stored: the next coordinator makes them anew from the stored tablets, and asks and
+/// sends again.
 /// Thread: one executor.
 class RecoveryAttempts {
  public:
   /// Is told of tablets of a dead server. The functions run on the coordinator's executor and may look at everything.
   struct Listener {
-    std::function<void(ServerId dead, size_t tablets)> on_back;  ///< their new owner answers
+    /// The new owner answers for this many tablets. Called with 0 when an owner has no more of them to take.
+    std::function<void(ServerId dead, size_t tablets)> on_back;
     /// No server is at work on some tablets any more, and they need another attempt.
     /// @param for_places  because their replicas found no storage frames; the server has given back those that it had
     std::function<void(ServerId dead, bool for_places)> on_failed;

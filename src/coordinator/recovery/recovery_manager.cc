@@ -11,13 +11,13 @@
 namespace ramcore::coordinator {
 namespace {
 
-// How long a complete answer waits for those that were asked, too: more holders share the reading.
+// When the log is complete, the other servers that were asked get this long to answer: more holders share the reading.
 constexpr int64_t kGraceNs = 250 * runtime::kNanosPerMilli;
-// While nobody keeps replicas.
+// Pause between two looks while no server keeps replicas.
 constexpr int64_t kNobodyNs = 5 * runtime::kNanosPerSecond;
-// For what ends without telling: moves, splits, creations and drops.
+// Pause between two looks at what ends without a notification: moves, splits, creations and drops.
 constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
-// After the last change of the members, before anything is said of what cannot be recovered.
+// After a change of the members, no warning about what cannot be recovered is traced for this long.
 constexpr int64_t kSettledNs = 3 * runtime::kNanosPerSecond;
 // Tablets in one order: as many ranges as a backup filters by at a time (wire::ReadReplica::kRangesMax). An order of
 // that length is far shorter than the longest message.
@@ -116,7 +116,7 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
   changed_.notifyAll();
 }
 
-// What was offered may be gone or rotten: everybody is asked again.
+// The replicas that were offered may be gone or rotten, so all backups are asked again.
 void RecoveryManager::onFailed(ServerId dead, bool for_places) {
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) return;
@@ -133,7 +133,7 @@ RecoveryManager::Work RecoveryManager::workOf(ServerId dead) const {
   Work work;
   work.any = attempts_.isTakingFrom(dead);
   for (const Table* table : parts_.map.tables()) {
-    // Its tablets may become the dead one's, unless others are found.
+    // A table that is being created may still give its tablets to this server, unless another owner is found.
     const bool intended = table->state == TableState::Creating &&
                           std::find(table->owners.begin(), table->owners.end(), dead) != table->owners.end();
     work.any = work.any || intended;
@@ -172,7 +172,7 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
   turns_.remove(dead);
 }
 
-// One step towards new attempts. Gives when to look again, if nothing happens before.
+// Makes one step towards new attempts. Returns when to look again if nothing happens before.
 runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
   // A backup fences the dead server before it lists the replicas: what is listed cannot grow any more.
   const bool has_backups = recovery.log.ask([&](ServerId backup) { fence(dead, backup).detach(); });
@@ -181,7 +181,7 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   const DeadLog& log = recovery.log;
   const bool all_answered = !log.isAsking();
   if (!log.mayBegin()) {
-    // Who has not answered yet may have it.
+    // A server that has not answered yet may have the missing replicas.
     if (all_answered || now_ns >= log.askedNs() + DeadLog::kAskAgainNs) say(dead, recovery, log.whatIsMissing());
     co_return now_ns + (has_backups ? DeadLog::kAskAgainNs : kNobodyNs);
   }
@@ -198,16 +198,16 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
     if (turns_.take(dead)) {
       co_await turns_.askPlaces();
       turns_.leave(dead);
-      co_return parts_.journal.nowNs();  // as the log is then
+      co_return parts_.journal.nowNs();  // the log may have changed meanwhile
     }
   }
   if (!log.survey().isComplete()) {
     parts_.trace.warning(text(dead) + " is recovered without what is missing, as was accepted: " + log.whatIsMissing());
   }
-  // As it is now: while this is stored, somebody may look at the log again.
+  // The plan is made now: while the attempt is being stored, the log may be reviewed again.
   turns_.attemptBegins(dead);
   const bool assigned = co_await assign(dead, log.plan());
-  turns_.attemptBegun(dead, assigned);  // also where the attempt has failed by now
+  turns_.attemptBegun(dead, assigned);  // even if the attempt has failed already
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : DeadLog::kAskAgainNs);
 }
@@ -250,8 +250,8 @@ runtime::Task<Status> RecoveryManager::acceptLoss(ServerId dead, uint64_t token)
   co_return Status::Ok;
 }
 
-// Keeps it for reports, and traces it once: not while servers are coming or leaving, nor with none left, which says
-// all. So a cluster that is stopped in order does not look like a disaster.
+// Keeps the text for reports, and traces it once. It is not traced for kSettledNs after a change of the members, nor
+// when no server lives: a cluster that is stopped in order must not look like a disaster.
 void RecoveryManager::say(ServerId dead, Recovery& recovery, std::string text_now) {
   recovery.text = std::move(text_now);
   const std::vector<const Server*> servers = parts_.membership.servers();
@@ -282,7 +282,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
       report.loss_token = log.lossToken();
       report.loss_accepted = log.mayLose();
       report.salvage = salvage;
-      // Also what an old list names.
+      // The segments of the salvage include those that only an old digest names.
       report.missing.clear();
       std::merge(salvage.missing.begin(), salvage.missing.end(), salvage.in_part.begin(), salvage.in_part.end(),
                  std::back_inserter(report.missing));
@@ -329,7 +329,7 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, DeadLog::Plan plan) {
   co_return is_stored;
 }
 
-// Who can take tablets, those with the least to recover first.
+// The servers that can take tablets, those with the least to recover first.
 RecoveryManager::Loads RecoveryManager::loadsNow() const {
   std::map<ServerId, size_t> loads;
   for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
@@ -342,14 +342,15 @@ RecoveryManager::Loads RecoveryManager::loadsNow() const {
   return by_load;
 }
 
-// Under the lock of the map; one batch. Adds the tablets to `given` as they will be.
+// Under map_lock; one batch. Adds the tablets to `given` as they will be.
 runtime::Task<bool> RecoveryManager::storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given) {
   Batch batch;
   std::vector<Tablet> tablets;
   for (const TabletId id : ids) {
     Tablet tablet = *parts_.map.findTablet(id);
-    // Who has failed at it is the last to try again: of those with the least to recover the next one has its turn, or
-    // two without room for it would give it to each other for ever, and never to who has.
+    // Among the servers with the least to recover, the choice begins after the one that failed with this tablet, so
+    // that each of them gets a turn. If it always began with the first, two servers without room could get the tablet
+    // in turn for ever, although a third one has room. The server that failed gets it again only if there is no other.
     auto target = loads.upper_bound({loads.begin()->first, tablet.recovery_master});
     if (target == loads.end() || target->first != loads.begin()->first) target = loads.begin();
     if (target->second == tablet.recovery_master && loads.size() > 1) ++target;
@@ -375,8 +376,8 @@ runtime::Task<bool> RecoveryManager::storeAssigned(const std::vector<TabletId>& 
   co_return true;
 }
 
-// True if nothing of the server's log is needed any more, and that is stored. The lock keeps its tablets from becoming
-// more: whoever gives a tablet to a server holds it, and sees that the server lives.
+// True if nothing of the server's log is needed any more, and that is stored. map_lock keeps its tablets from becoming
+// more: a tablet is given to a server only under that lock, and only while the server lives.
 runtime::Task<bool> RecoveryManager::storeRecovered(ServerId dead, Recovery& recovery) {
   auto guard = co_await parts_.map_lock.lock();
   if (workOf(dead).any) co_return false;

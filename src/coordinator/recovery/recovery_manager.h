@@ -20,7 +20,7 @@ namespace ramcore::coordinator {
 struct RecoveryReport {
   ServerId server;
   size_t tablets_left = 0;
-  std::vector<SegmentId> missing;  ///< segments of its log that no server offers, or none all of
+  std::vector<SegmentId> missing;  ///< segments of its log that no server has whole
   std::vector<ServerId> away;      ///< servers that may have them
   std::string text;
   uint64_t loss_token = 0;     ///< for acceptLoss(); 0: nothing can be accepted now
@@ -91,7 +91,7 @@ class RecoveryManager final : public TabletOperations {
     Recovery(const Parts& parts, ServerId dead) : log(parts, dead) {}
     DeadLog log;
     int64_t not_before_ns = 0;  ///< when the next attempt may begin
-    /// Between a failed attempt and the next.
+    /// Pause between a failed attempt and the next.
     runtime::DoublingPause attempt_pause{50 * runtime::kNanosPerMilli, 5 * runtime::kNanosPerSecond};
     int64_t detected_ns = 0;
     int64_t first_back_ns = 0;

@@ -9,16 +9,17 @@
 namespace ramcore::coordinator {
 namespace {
 
-// For so long after it was told the last time that copies find no places, they do not.
+// Replicas count as lacking storage frames for this long after the last report that they find none.
 constexpr int64_t kLackingNs = 2 * runtime::kNanosPerSecond;
-// A recovery master that has found none for so long should have given up: it cannot.
+// A recovery master whose replicas have found no storage frames for this long should have given up. It is stuck: it
+// cannot give up (noteStuck).
 constexpr int64_t kStuckNs = 30 * runtime::kNanosPerSecond;
-// Between two questions while one is stuck.
+// Pause between two questions for storage frames while an attempt is stuck.
 constexpr int64_t kAskPlacesAgainNs = 5 * runtime::kNanosPerSecond;
-// Between two lines that say what lacks.
+// Pause between two warnings that say what has to be added.
 constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
 
-// With more the sums of what lacks could overflow.
+// False if the numbers contradict each other, or are so large that the sums in missingPlaces() could overflow.
 bool isPossible(const wire::control::ServerStateResponse& state) {
   constexpr uint64_t kPlacesMax = uint64_t{1} << 32;
   constexpr uint64_t kPlaceBytesMax = uint64_t{1} << 30;
@@ -55,8 +56,8 @@ bool RecoveryTurns::isLacking(const Wait& wait) const {
   return wait.lacking_ns != 0 && parts_.journal.nowNs() - wait.lacking_ns < kLackingNs;
 }
 
-// What a recovery master has brought may be listed by a head that some servers have already: then it can only wait for
-// places, and nobody has a turn meanwhile. So what is to be added is said now.
+// A recovery master cannot give up once some servers have a head that lists what it has brought. Then it can only wait
+// for storage frames, and no other recovery gets a turn meanwhile. So what has to be added is said now.
 runtime::Task<void> RecoveryTurns::noteStuck(ServerId dead) {
   Wait& wait = waits_.at(dead);  // nobody removes it meanwhile
   const int64_t now_ns = parts_.journal.nowNs();
@@ -77,7 +78,8 @@ void RecoveryTurns::noteFailed(ServerId dead, bool for_places) {
           "one after the other from now on");
     }
   }
-  // The others were begun when several took places at the same time: that says nothing about one alone.
+  // Other attempts began when several recoveries took storage frames at the same time: their failure says nothing about
+  // one that runs alone.
   if (!std::exchange(wait.is_in_turn, false)) return;
   ++wait.failed_count;
   if (wait.only_master != ServerId()) {
@@ -88,8 +90,8 @@ void RecoveryTurns::noteFailed(ServerId dead, bool for_places) {
   turn_has_failed_ = turn_has_failed_ || for_places;
 }
 
-// One at a time, so that what it leaves makes room for the next. Who has failed lets the others try, whatever the
-// reason was.
+// Recoveries run one at a time, so that the storage frames that one gives back are there for the next. One that has
+// failed lets the others try first, whatever the reason was.
 bool RecoveryTurns::hasTurn(ServerId dead) const {
   if ((turn_ != ServerId() && turn_ != dead) || !attempts_.isIdle()) return false;
   const auto rank = [](const auto& one) {
@@ -116,7 +118,8 @@ void RecoveryTurns::attemptBegun(ServerId dead, bool is_begun) {
   if (is_begun) places_are_asked_ = false;
 }
 
-// Before an attempt nobody holds places that may be given back. While one is stuck what it holds counts as taken.
+// Before an attempt no recovery holds storage frames that may be given back. While an attempt is stuck, those that it
+// holds count as taken.
 runtime::Task<void> RecoveryTurns::askPlaces() {
   places_asked_ns_ = parts_.journal.nowNs();
   const std::vector<ServerId> servers = parts_.membership.heardServers();
@@ -148,10 +151,10 @@ runtime::Task<void> RecoveryTurns::askPlaces() {
   places_ = std::move(places);
 }
 
-// One server for all tablets: each recovery master has a head and a segment on the side that take places, however
-// little is in them. Of those that were not tried the one that has the fewest places for others, because those that
-// have more are needed for its copies, and then the one with the fewest tablets; who did not say what it has is the
-// last. After all of them all together.
+// Chooses one server for all tablets: each recovery master has a head and a segment of a side log that take storage
+// frames, however little is in them. Among the servers that were not tried it is the one with the fewest free storage
+// frames, because those of the others are needed for its replicas, and then the one with the fewest tablets. A server
+// that did not say how many it has comes last. When all were tried, all recover together.
 ServerId RecoveryTurns::chooseMaster(ServerId dead) {
   Wait& wait = waits_.at(dead);
   if (!wait.is_in_turn) return {};
@@ -178,7 +181,7 @@ MissingPlaces RecoveryTurns::missingPlacesNow(ServerId dead) const {
   return turn_has_failed_ && wasGivenUp(dead) ? missing_places_ : MissingPlaces();
 }
 
-// What is to be added is said when one alone has failed, or one is stuck, and traced once a minute.
+// Says what has to be added when a recovery that ran alone has failed, or one is stuck, and traces it once a minute.
 std::string RecoveryTurns::sayWhatLacks() {
   const std::string what =
       "the copies of what is recovered find no places, because too few servers have room in their storages";
@@ -202,7 +205,7 @@ void RecoveryTurns::endFailure() {
   lack_told_ns_ = 0;
 }
 
-// Several at a time again, when nobody waits who could begin.
+// Lets several recoveries run at a time again when none waits that was given up or could begin.
 void RecoveryTurns::endTurns() {
   places_are_scarce_ = places_are_scarce_ && std::ranges::any_of(waits_, [this](const auto& one) {
                          return one.second.was_given_up || (facts_.may_begin(one.first) && facts_.has_work(one.first));

@@ -32,13 +32,13 @@ class RecoveryTurns {
   RecoveryTurns(const Parts& parts, const RecoveryAttempts& attempts, Facts facts)
       : parts_(parts), attempts_(attempts), facts_(std::move(facts)) {}
 
-  // Recoveries: each is added when it begins, and removed at its end. All other functions are for those.
+  // A recovery is added when it begins, and removed at its end. All other functions are for recoveries that were added.
   void add(ServerId dead) { waits_.try_emplace(dead); }
   void remove(ServerId dead);
 
   /// Notes how many segments the log has.
   void noteLength(ServerId dead, uint64_t segment_count) { waits_.at(dead).segment_count = segment_count; }
-  /// Notes that replicas of what is fetched find no storage frames. Unknown servers are none of ours.
+  /// Notes that replicas of what is fetched find no storage frames. Has no effect for other servers.
   void noteLacking(ServerId dead);
   /// Notes that an attempt has failed.
   /// @param for_places  because its replicas found no storage frames
@@ -47,7 +47,7 @@ class RecoveryTurns {
   void noteBack(ServerId dead);
   /// True while replicas of what is fetched find no storage frames.
   bool isLacking(ServerId dead) const { return isLacking(waits_.at(dead)); }
-  /// For an attempt that isLacking(): if it is stuck, what is to be added is found out and said.
+  /// Called while isLacking(): if the attempt is stuck, finds out what has to be added, for the reports.
   runtime::Task<void> noteStuck(ServerId dead);
 
   /// True if recoveries run one at a time.
@@ -60,7 +60,7 @@ class RecoveryTurns {
   void leave(ServerId dead);
   /// Asks the servers how many storage frames they have.
   runtime::Task<void> askPlaces();
-  /// An attempt is about to be stored: is it one that runs alone?
+  /// Called before an attempt is stored: notes whether it runs alone.
   void attemptBegins(ServerId dead) { waits_.at(dead).is_in_turn = places_are_scarce_; }
   /// Ends the turn.
   /// @param is_begun  false: there was no server, or it could not be stored

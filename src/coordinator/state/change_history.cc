@@ -52,7 +52,8 @@ const StoredHistory::Start* ChangeHistory::find(uint64_t id) const {
   return found == stored_.starts.end() ? nullptr : &*found;
 }
 
-// Those that made no change end with the same number as the one before them.
+// The first start that reached the number made the change: a start that made no change ends with the same number as the
+// one before it.
 ChangeRef ChangeHistory::latest() const {
   const uint64_t number = journal_.store().changeNumber();
   for (const StoredHistory::Start& start : stored_.starts) {
@@ -68,7 +69,8 @@ bool ChangeHistory::has(ChangeRef heard) const {
   return heard.number <= (start->id != start_ ? start->last_change : journal_.store().changeNumber());
 }
 
-// A number tells the numbered changes; this is none of them, unless it has to have a certain number.
+// Stores the history itself. That is not a change with a number, because no server relies on it, unless it has to have
+// a certain number.
 runtime::Task<Status> ChangeHistory::store(StoredHistory next, uint64_t number_min) {
   Batch batch;
   batch.put(std::string(kHistoryKey), encode(next));
@@ -100,7 +102,7 @@ bool ChangeHistory::noteMissing(ChangeRef missing) {
   return true;
 }
 
-// Others may be noted meanwhile.
+// More may be noted while this is stored.
 runtime::Task<Status> ChangeHistory::storeMissing() {
   Batch batch;
   batch.put(std::string(kHistoryKey), encode(stored_));
@@ -119,7 +121,7 @@ std::string ChangeHistory::describeMissing() const {
 // ---- going on without
 
 runtime::Task<Status> ChangeHistory::giveUpMissing() {
-  // What is given up may have handed out as many ids and epochs as it has changes, and more.
+  // The state that is given up may have handed out as many ids and epochs as it had changes, and more.
   const uint64_t own = journal_.store().changeNumber();
   const uint64_t named = missingNumber();
   const uint64_t step = kSkipped + (named > own ? named - own : 0);
@@ -131,7 +133,8 @@ runtime::Task<Status> ChangeHistory::giveUpMissing() {
   for (const ChangeRef missing : next.missing) {
     const auto known = std::find_if(next.starts.begin(), next.starts.end(),
                                     [&](const StoredHistory::Start& start) { return start.id == missing.start; });
-    // The start is known: its later changes are another state's. has() asks for the highest.
+    // This state knows the start, but its later changes are in the state that is given up. has() counts all up to the
+    // highest as known.
     if (known != next.starts.end()) {
       known->last_change = std::max(known->last_change, missing.number);
       known->is_given_up = true;
@@ -141,7 +144,7 @@ runtime::Task<Status> ChangeHistory::giveUpMissing() {
     }
   }
   next.missing.clear();
-  // Servers take the highest number for the latest change.
+  // Servers take the highest number for the latest change, so the next one has to be above all that were named.
   co_return co_await store(std::move(next), std::max(named, own) + 1);
 }
 
@@ -160,7 +163,7 @@ runtime::Task<Status> ChangeHistory::commitAll(std::vector<KeyValue> changes) {
 runtime::Task<Status> ChangeHistory::skipIds(uint64_t step) {
   std::vector<KeyValue> skipped;
   for (const std::string_view kind : IdAllocator::kKinds) {
-    // What is given up may have ids of a kind of which this state has none yet.
+    // The state that is given up may have ids of a kind of which this state has none yet.
     IdAllocator ids(journal_, kind);
     const Status loaded = co_await ids.load();
     if (loaded != Status::Ok) co_return loaded;
@@ -176,14 +179,16 @@ runtime::Task<Status> ChangeHistory::skipEpochs(uint64_t step) {
     Tablet tablet;
     if (!decode(entry.value, tablet)) co_return journal_.corrupt(entry.key, kNonsense);
     tablet.last_epoch.value += step;
-    // Whoever was granted it has ended, and an epoch that is granted is always the last one.
+    // The server that it was granted to is declared dead (endServers). In state Taking the epoch would have to be the
+    // last one, which it is not any more.
     if (tablet.state == TabletState::Taking) tablet.state = TabletState::Normal;
     entry.value = encode(tablet);
   }
   co_return co_await commitAll(std::move(*found));
 }
 
-// What they hold may be of the changes that are given up. They learn of it, and begin anew with what their storage has.
+// Declares all servers dead: what they hold may come from the changes that are given up. They learn that they are dead,
+// and begin anew with what their storage has.
 runtime::Task<Status> ChangeHistory::endServers() {
   Result<std::vector<KeyValue>> found = co_await journal_.readPrefix(std::string(kServerPrefix));
   if (!found.ok()) co_return found.error();

@@ -16,7 +16,8 @@ struct StoredHistory {
     uint64_t id = 0;
     /// The highest change number under this start. It means nothing for the start that has not ended.
     uint64_t last_change = 0;
-    bool is_given_up = false;  ///< it is of another state; up to last_change it counts as known, and is not here
+    /// It belongs to another state: its changes up to last_change count as known, but are not here.
+    bool is_given_up = false;
   };
   /// Oldest first. The last one that is not given up has not ended.
   std::vector<Start> starts;

@@ -6,9 +6,9 @@ namespace ramcore::coordinator {
 namespace {
 
 constexpr int64_t kFullPauseNs = 200 * runtime::kNanosPerMilli;
-// How often a full disk is tried with a change that means nothing, in case nobody has another one.
+// How often a full disk is tried with a change that means nothing, in case no caller has another one.
 constexpr int64_t kProbePauseNs = 5 * runtime::kNanosPerSecond;
-constexpr const char* kProbeKey = "probe";  // of nobody's prefix
+constexpr const char* kProbeKey = "probe";  // under the prefix of no record
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void Journal::noteFull() {
   probeWhileFull().detach();
 }
 
-// Whether there is room only a commit tells.
+// Only a commit tells whether there is room.
 runtime::Task<void> Journal::probeWhileFull() {
   Running running(*this);
   while (isFull()) {

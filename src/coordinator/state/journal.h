@@ -45,7 +45,7 @@ class Journal {
 
   /// Ends all work that is under way, and nothing new begins. What the next start has to know can still be stored.
   void endWork();
-  /// Ends that as well.
+  /// As endWork(), and stops the store: nothing can be stored any more.
   void stop();
   /// True since endWork().
   bool stopping() const { return stopping_; }

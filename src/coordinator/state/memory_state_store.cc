@@ -30,7 +30,7 @@ runtime::Task<Status> MemoryStateStore::commit(runtime::Executor& executor, Batc
   if (stopped_) co_return Status::Shutdown;
   const auto duration_ns = static_cast<int64_t>(
       random_.between(static_cast<uint64_t>(options_.commit_ns_min), static_cast<uint64_t>(options_.commit_ns_max)));
-  // Written at the beginning or at the end: what a crash in between finds differs.
+  // The batch is applied at the beginning or at the end of the commit, so that a crash in between finds either.
   const bool at_once = random_.below(2) == 0;
   Status written = Status::Ok;
   uint64_t number = 0;

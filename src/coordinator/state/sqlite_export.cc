@@ -104,7 +104,8 @@ Outcome<ExportedState> exportState(const std::string& directory, const std::stri
   if (!std::filesystem::exists(path)) {
     return Failure{Status::NotFound, "there is no coordinator's state in '" + directory + "': name its --storage"};
   }
-  // Made first, so that it is nobody else's to read and does not replace anything; another export makes its own.
+  // The file is made here, under a name of its own: only its owner may read it, it replaces nothing, and another export
+  // makes another one.
   std::string partial = file + ".partial-XXXXXX";
   std::error_code ignored;
   if (std::filesystem::exists(file)) {
@@ -117,7 +118,7 @@ Outcome<ExportedState> exportState(const std::string& directory, const std::stri
   Failure failed = copyInto(path, partial);
   if (failed.status == Status::Ok) failed = describe(partial, exported);
   if (failed.status == Status::Ok && !flushAt(partial, O_RDWR)) failed = cannotWrite(file, std::strerror(errno));
-  // A link and not a new name: who made `file` meanwhile keeps it.
+  // A link, not a rename, because a `file` that was made meanwhile must not be replaced.
   if (failed.status == Status::Ok && ::link(partial.c_str(), file.c_str()) != 0) {
     failed = cannotWrite(file, std::strerror(errno));
   }

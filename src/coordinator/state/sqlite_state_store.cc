@@ -24,7 +24,7 @@
 namespace ramcore::coordinator {
 namespace {
 
-// Readers hold no lock for longer than a moment, but one is taken to set the write-ahead log up.
+// Readers hold a lock for a moment only, but setting up the write-ahead log needs one.
 constexpr int kBusyMs = 2'000;
 
 constexpr int64_t kFullToldEveryNs = 60 * runtime::kNanosPerSecond;
@@ -65,7 +65,7 @@ Outcome<std::unique_ptr<SqliteStateStore>> SqliteStateStore::open(const StateDir
                                                                   Trace& trace) {
   std::unique_ptr<SqliteStateStore> store(new SqliteStateStore(worker, trace));
   const std::string path = (std::filesystem::path(directory.path) / kFileName).string();
-  // Before anything is made: a mistaken name leaves no trace.
+  // Checked before anything is made, so that a mistaken name leaves no trace.
   const bool may_make = directory.make != StateDirectory::Make::Never && !directory.cluster;
   if (!may_make && !std::filesystem::exists(path)) return noCluster(directory);
   Failure failed = store->prepareDirectory(directory.path);
@@ -84,7 +84,7 @@ Outcome<std::unique_ptr<SqliteStateStore>> SqliteStateStore::open(const StateDir
 SqliteStateStore::~SqliteStateStore() {
   for (sqlite3_stmt* statement : {put_, remove_, get_, scan_}) sqlite3_finalize(statement);
   sqlite3_close(database_);
-  if (lock_fd_ >= 0) ::close(lock_fd_);  // and the lock is gone
+  if (lock_fd_ >= 0) ::close(lock_fd_);  // releases the lock
 }
 
 Failure SqliteStateStore::prepareDirectory(const std::string& directory) {
@@ -99,7 +99,8 @@ Failure SqliteStateStore::prepareDirectory(const std::string& directory) {
   return fine();
 }
 
-// Held until the process ends, whatever becomes of the file. Not a lock of SQLite's: those keep readers out, too.
+// The lock is held until the store is closed or the process ends, whatever becomes of the database file. It is not one
+// of SQLite's locks, because those keep readers out, too.
 Failure SqliteStateStore::lockDirectory(const std::string& directory) {
   const std::string path = (std::filesystem::path(directory) / kLockName).string();
   lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -157,9 +158,9 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
 
 int SqliteStateStore::run(const char* sql) { return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); }
 
-// A copy that was made by exportState() has no log of its own yet (SQLite's file format, bytes 18 and 19). One that
-// lies beside it is of the file that was here before: SQLite would write old and new pages into one another, and nobody
-// would notice.
+// A copy that was made by exportState() has no log of its own yet (SQLite's file format, bytes 18 and 19). If there is
+// one beside it, it belongs to the file that was here before. SQLite would mix old and new pages, and nobody would
+// notice.
 Failure SqliteStateStore::checkLog(const std::string& path) {
   const std::string log = path + "-wal";
   std::error_code error;
@@ -179,7 +180,8 @@ Failure SqliteStateStore::checkLog(const std::string& path) {
 Failure SqliteStateStore::openDatabase(const std::string& path) {
   const Failure foreign = checkLog(path);
   if (foreign.status != Status::Ok) return foreign;
-  // What SQLite makes beside a file gets the rights of that file. One of an older version may be open to others.
+  // Files that SQLite makes beside the database get its permissions. A database of an older version may be readable for
+  // others.
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file >= 0) {
     static_cast<void>(::fchmod(file, 0600));
@@ -217,7 +219,7 @@ Failure SqliteStateStore::openCluster(const std::string& path, const StateDirect
                                       runtime::Entropy& entropy) {
   std::string text;
   if (!readValue(kFormatKey, text)) {
-    // A file in which a cluster was never finished is as good as none.
+    // A file without a format is one in which making the cluster did not end. It counts as none.
     if (directory.make == StateDirectory::Make::Never || directory.cluster) return noCluster(directory);
     Failure failed = makeCluster(path, directory, entropy);
     if (failed.status != Status::Ok) return failed;
@@ -320,7 +322,7 @@ int SqliteStateStore::writeBatch(const Batch& batch) {
   return SQLITE_OK;
 }
 
-// Everything that wants to be stored tries again and again: the line comes once a minute.
+// Callers try to store again and again, so the line comes once a minute.
 void SqliteStateStore::warnFull() {
   const int64_t now_ns = worker_.clock().nowNs();
   if (std::exchange(is_full_, true) && now_ns - full_told_ns_ < kFullToldEveryNs) return;
@@ -350,7 +352,7 @@ Status SqliteStateStore::commitHere(const Batch& batch, uint64_t& number) {
   }
 
   const std::string cause = causeOf(code);
-  // A quota is met where the end of the disk is: in a write, before anything was flushed.
+  // The end of a quota is met like that of the disk: in a write, before anything was flushed.
   const bool is_full = (code & 0xff) == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && systemError(code) == EDQUOT);
   if (sqlite3_get_autocommit(database_) == 0) run("ROLLBACK");
   if (is_full) {
@@ -397,7 +399,7 @@ runtime::Task<Status> SqliteStateStore::commit(runtime::Executor& executor, Batc
   uint64_t number = 0;
   const Status status = commitHere(batch, number);
   co_await runtime::resumeOn(executor);
-  // The worker commits one after the other, but their ends may be seen in another order.
+  // The worker makes one commit after the other, but the executor may see their ends in another order.
   if (status == Status::Ok) change_number_ = std::max(change_number_, number);
   co_return status;
 }

@@ -20,12 +20,12 @@ std::string keyWith(std::string_view prefix, uint64_t number, int digits) {
   return key;
 }
 
-// Ids and epochs are counted from 1: no coordinator lives to see these, and what counts on from here does not wrap.
+// Ids and epochs are counted from 1, so no coordinator lives to reach this. Counting on from here does not wrap.
 constexpr uint64_t kCountMax = uint64_t{1} << 62;
 // Far more than can be configured; sums of times do not overflow.
 constexpr int64_t kLeaseNsMax = 24 * 3600 * runtime::kNanosPerSecond;
 
-// Prints nothing: the parser has a line on stderr for text that is not UTF-8.
+// Parses without printing: the parser would write a line to stderr for text that is not UTF-8.
 template <typename Message>
 bool parse(std::string_view bytes, Message& message) {
   const google::protobuf::LogSilencer silence;
@@ -196,7 +196,7 @@ bool decode(std::string_view bytes, Table& table) {
   for (const uint64_t owner : message.owners()) table.owners.emplace_back(owner);
   for (const uint64_t epoch : message.epochs()) table.epochs.emplace_back(epoch);
   table.nonce = message.nonce();
-  // A state of a time before there were levels has none: buffered.
+  // A record without a level, as older versions wrote it, means buffered.
   table.durability = message.durability() == state::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
   if (message.durability() != state::DURABILITY_BUFFERED && message.durability() != state::DURABILITY_SYNC)
     return false;

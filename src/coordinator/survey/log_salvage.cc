@@ -12,7 +12,7 @@ using Answers = std::map<ServerId, std::vector<Replica>>;
 
 using Readable = std::map<ServerId, wire::ReplicaVersion>;
 
-// Everything there is of one segment.
+// The replicas that there are of one segment.
 struct Found {
   Readable closed;
   Readable open;  // the longest ones
@@ -65,7 +65,7 @@ LogSalvage salvageLog(const ReplicaFloor& floor, const Answers& answers, const S
   const LogSurvey survey = surveyLog(floor, answers, facts);
   const std::map<SegmentId, Found> all = findAll(answers);
   std::set<SegmentId> wanted;
-  std::set<SegmentId> proved;  // that need no closed replica
+  std::set<SegmentId> proved;  // segments that need no closed replica
   if (survey.head != SegmentId() && survey.doubtful.empty()) {
     salvage.end = LogEnd::Known;
     salvage.list = survey.head;
@@ -121,7 +121,7 @@ uint64_t LogSalvage::token(ServerId dead, const std::vector<ServerId>& away) con
 }
 
 bool covers(const AcceptedLoss& accepted, const LogSalvage& now) {
-  // A newer list may leave out what was freed.
+  // If the list is newer than the accepted one, a segment that it leaves out was freed.
   const auto is_freed = [&](SegmentId segment) {
     return now.list > accepted.list && segment <= now.list && !contains(now.whole, segment) &&
            !contains(now.in_part, segment) && !contains(now.missing, segment);

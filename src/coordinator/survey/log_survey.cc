@@ -11,13 +11,14 @@ namespace {
 
 using Answers = std::map<ServerId, std::vector<Replica>>;
 
-// As a head that may not be closed everywhere.
+// Whether an open replica counts: that of a head which may not be closed everywhere.
 bool countsOpen(const ReplicaFloor& floor, const Replica& replica) {
   if (RC_MUTATION("ignore-the-floor")) return !replica.is_closed && replica.has_digest;
   return !replica.is_closed && replica.has_digest && ReplicaFloor{replica.segment, replica.epoch} >= floor;
 }
 
-// The replica whose digest is the list of members: of several of one segment, which have the same digest, the newest.
+// The replica whose digest is the list of members: of the highest segment that counts as open. All replicas of one
+// segment have the same digest; this gives the newest.
 const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
   const Replica* end = nullptr;
   for (const auto& [server, replicas] : answers) {
@@ -38,10 +39,10 @@ bool mayBeShort(const Replica& replica) {
 
 using Holder = std::pair<ServerId, const Replica*>;
 
-// Who has a member of the log, or its end.
+// The replicas of one member of the log, or of its end, with their servers.
 struct Holders {
   std::vector<Holder> closed;  // whole
-  std::vector<Holder> open;    // that count
+  std::vector<Holder> open;    // open ones that count
 
   bool isSure() const { return !closed.empty() || isSurelyOpen(); }
   bool isSurelyOpen() const {
@@ -50,7 +51,8 @@ struct Holders {
   std::vector<Holder> chosen(bool is_end) const;
 };
 
-// What is to be read. Of the end all replicas that have all of it; of other segments closed ones are enough.
+// The replicas that are to be read: of the end all that have all of it, of another segment only the closed ones if
+// there are any.
 std::vector<Holder> Holders::chosen(bool is_end) const {
   std::vector<Holder> replicas = closed;
   if (!closed.empty() && !is_end) return replicas;
@@ -60,7 +62,7 @@ std::vector<Holder> Holders::chosen(bool is_end) const {
   for (const Holder& one : open) {
     if (is_sure ? !mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
   }
-  // A server tells of one replica of each segment. Should one tell of two, the closed one is meant.
+  // A server reports one replica of each segment. If it reports two, the closed one is read.
   std::ranges::sort(replicas, {}, [](const Holder& one) { return std::pair(one.first, !one.second->is_closed); });
   const auto behind = std::ranges::unique(replicas, {}, &Holder::first);
   replicas.erase(behind.begin(), behind.end());
@@ -114,8 +116,10 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
       to.replicas.push_back(replica->version());
     }
     if (to.holders.empty()) survey.missing.push_back(segment);
-    // If the end is cut, only what was flushed when it was opened counts. A segment that is closed somewhere had a
-    // successor: if all open replicas may have forgotten that they were closed, it is away.
+    // If the end is cut, only what was flushed when it was opened counts, so nothing is in doubt. Otherwise the end
+    // needs an open replica that is not short for certain. A closed one is not enough: a segment that was closed had a
+    // successor, which may be away, and open replicas that came through a loss of power may have lost that they were
+    // closed.
     const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
     if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});

@@ -70,9 +70,9 @@ struct SurveyFacts {
 /// above the floor is enough as well. But if the predecessor is found open only, what was appended to the end is cut
 /// off: none of it was acknowledged, and it may follow on something that this replica of the predecessor does not have.
 ///
-/// An open replica that may be short proves which segment it belongs to, but not where that segment ends. If there are
-/// several open replicas, those that may be short are not read, if there is another one. If there is none, the longest
-/// is the end when no longer one can turn up; otherwise the log is not complete.
+/// An open replica that may be short proves which segment it belongs to, but not where that segment ends. Open replicas
+/// that may be short are not read if there is another one. If there is none, the longest is the end when no longer one
+/// can turn up; otherwise the log is not complete.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from the dead server any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,

@@ -8,7 +8,7 @@ StorageLineage::StorageLineage(const std::vector<const Server*>& servers) {
   for (const Server* server : servers) {
     const ServerId root = rootOf(*server);
     roots_.insert_or_assign(server->id, root);
-    if (server->former != ServerId()) roots_.emplace(server->former, root);  // whose record is gone
+    if (server->former != ServerId()) roots_.emplace(server->former, root);  // its record is gone
     if (server->storage != 0) by_storage_.emplace(server->storage, root);
     by_root_[root].push_back(server);
     last_next_[server->former] = server->id;
@@ -23,7 +23,7 @@ ServerId StorageLineage::rootOf(const Server& server) const {
   return server.former == ServerId() ? server.id : server.former;
 }
 
-// Those that `server` has the storage from, the next one first. Ids ascend from a former server to the next one.
+// The servers that used the storage before `server`, the latest first. Ids ascend from a former server to the next one.
 std::vector<ServerId> StorageLineage::formersOf(const Server& server, const std::vector<const Server*>& line) {
   std::vector<ServerId> formers{server.former};
   for (auto one = line.rbegin(); one != line.rend(); ++one) {

@@ -16,7 +16,7 @@ constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
 
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
-// What each step has stored together with the tablet.
+// Whether the tablet is as the move has stored it together with its step.
 bool isUnderWay(const Migration& move, const Tablet& tablet) {
   const bool handed_over = move.step == MigrationStep::HandedOver;
   if (tablet.state != TabletState::Moving || tablet.table != move.table || move.source == move.destination)
@@ -63,7 +63,7 @@ runtime::Task<Status> MigrationManager::load() {
     active_.emplace(migration.id, std::move(active));
   }
   for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
-    // It would take no mutations for ever.
+    // Without a move it would refuse mutations for ever.
     if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
   }
   co_return Status::Ok;
@@ -209,7 +209,8 @@ runtime::Task<void> MigrationManager::run(MigrationId id) {
   }
 }
 
-// Asked before each attempt at anything: somebody cancelled, or one of the two is dead.
+// Asked before each attempt of a call. Gives the reason in `verdict`: the coordinator stops, the move was cancelled, or
+// one of the two servers is dead.
 bool MigrationManager::mustEnd(MigrationId id, Verdict& verdict) const {
   verdict.stopped = parts_.journal.stopping();
   if (verdict.stopped) return true;
@@ -257,7 +258,7 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId
     const Migration& move = record(id);
     Status status = Status::Ok;
     if (!cleared) {
-      // What a former ownership or a pull that was given up left there must not be taken for this one's.
+      // Entries that a former ownership or a pull that was given up left there must not be taken for this pull's.
       const TabletEpoch former(move.destination_epoch.value - 1);
       status = co_await parts_.masters.dropTablet(move.destination, move.tablet, former);
       cleared = isDropped(status);
@@ -312,7 +313,9 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId
 runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id, LogRef log) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
-  // A dead one gets nothing: with the lock held, nobody says that there is nothing of its log to recover meanwhile.
+  // No tablet is given to a dead server. The check is under map_lock, and RecoveryManager::storeRecovered() takes
+  // map_lock, too: so a server that lives here cannot be stored as recovered, and its log given up, before this change
+  // is applied.
   // The next look at the move gives it up.
   if (!parts_.membership.isAlive(move.destination)) co_return !parts_.journal.stopping();
   move.step = MigrationStep::HandedOver;
@@ -389,7 +392,8 @@ runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
     const bool awake = co_await resuming.pause();
     if (!awake) co_return false;
   }
-  // What the destination has fetched takes its memory until it is told, and nobody tells it after the end is stored.
+  // The destination keeps in memory what it has fetched until it is told to drop it. After the end is stored, nobody
+  // would tell it.
   Backoff forgetting(parts_.journal);
   while (parts_.membership.isAlive(move.destination)) {
     const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);

@@ -7,7 +7,8 @@
 
 namespace ramcore::coordinator {
 
-/// Moves tablets from server to server while clients continue; mutations of the tablet wait meanwhile.
+/// Moves tablets from server to server while clients continue. Mutations of the tablet are refused with RetryLater
+/// meanwhile.
 ///
 /// A move is a state machine whose state is stored before anything is sent, so that a coordinator that starts carries
 /// on from where its predecessor was:
@@ -17,7 +18,9 @@ namespace ramcore::coordinator {
 ///               lease is over; only then does the destination begin to answer.
 ///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets
 ///               the tablet.
-///   Done, Cancelled, Failed
+///   Done        the tablet belongs to the destination.
+///   Cancelled   (from GivingUp) given up by a request, or because the table is dropped. The source has the tablet.
+///   Failed      (from GivingUp) given up for the stored reason. The source has the tablet.
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
@@ -60,7 +63,7 @@ class MigrationManager final : public TabletOperations {
   struct Active : Progress {
     bool cancel_wanted = false;
   };
-  /// Why the step Copying ended.
+  /// How the step Copying ended.
   struct Verdict {
     bool stopped = false;  ///< the coordinator stops
     bool copied = false;
@@ -86,8 +89,8 @@ class MigrationManager final : public TabletOperations {
 
   const Parts parts_;
   IdAllocator ids_;
-  runtime::Signal changed_;  // a step was stored
-  std::map<MigrationId, Active> active_;
+  runtime::Signal changed_;               // a step was stored
+  std::map<MigrationId, Active> active_;  // moves under way, and the last kFinishedKept that are over
 };
 
 }  // namespace ramcore::coordinator

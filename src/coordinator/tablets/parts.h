@@ -10,7 +10,7 @@
 
 namespace ramcore::coordinator {
 
-/// What the managers of tables and tablets share.
+/// What the managers of tables, moves, splits and recoveries share.
 struct Parts {
   Journal& journal;
   Trace& trace;
@@ -21,7 +21,8 @@ struct Parts {
   IdAllocator& tablet_ids;
 };
 
-/// What drops have to wait for: moves and splits of the table's tablets.
+/// A kind of operation on tablets that a drop of their table has to end first. Implemented by MigrationManager,
+/// SplitManager and RecoveryManager.
 class TabletOperations {
  public:
   virtual ~TabletOperations() = default;

@@ -20,7 +20,7 @@ class Backoff {
 };
 
 /// Whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that has
-/// enlisted refuses no process of its cluster. So if it refuses, another process listens there now.
+/// enlisted refuses no process of its cluster. So after Refused or WrongCluster, another process listens there.
 constexpr bool mayPass(Status status) {
   switch (status) {
     case Status::Unreachable:
@@ -39,8 +39,8 @@ constexpr bool mayPass(Status status) {
   }
 }
 
-/// Whether a server does not answer for what it was told to drop: also if it did not hold that, or holds it in a newer
-/// service.
+/// Whether a server does not answer for the tablet under the epoch that it was told to drop: it has dropped it, did not
+/// hold it (NotFound), or holds it under a newer epoch (StaleEpoch).
 constexpr bool isDropped(Status status) {
   return status == Status::Ok || status == Status::NotFound || status == Status::StaleEpoch;
 }

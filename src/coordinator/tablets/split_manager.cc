@@ -31,7 +31,7 @@ runtime::Task<Status> SplitManager::load() {
     active_[split.tablet] = {split, tablet->table};
   }
   for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Splitting)) {
-    // It would never be moved or split again.
+    // Without a split it would never be moved or split again.
     if (!active_.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "is split without a split");
   }
   co_return Status::Ok;
@@ -116,7 +116,7 @@ runtime::Task<void> SplitManager::run(TabletId id) {
   const Split split = active_.at(id).split;
   const Tablet whole = *parts_.map.findTablet(id);
   Backoff backoff(parts_.journal);
-  Status outcome = Status::Unreachable;  // of a dead owner: the tablet stays as it is, unavailable
+  Status outcome = Status::Unreachable;  // if the owner is dead: the tablet stays whole, and unavailable
   while (parts_.membership.isAlive(whole.owner)) {
     outcome = co_await parts_.masters.splitTablet(whole.owner, id, half(whole, split, false), half(whole, split, true));
     if (!mayPass(outcome)) break;

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kNameBytesMax = 255;
 // Attempts at one server before a table that is being created looks for another one.
 constexpr int kTakeAttemptsMax = 4;
-// One that answers, but is not ready, gets this long: the head of a log that has just begun has to be open and flushed
-// on other servers. Tables are spread over all servers when they are made, and nobody spreads them again later.
+// A server that answers, but is not ready, gets this long: the head of a log that has just begun has to be open and
+// flushed on other servers. Tables are spread over all servers when they are made, and nobody spreads them again later.
 constexpr int64_t kNotReadyNs = 1 * runtime::kNanosPerSecond;
 
 // Bytes of the UTF-8 character that begins at `text`, 0 if there is no valid one.
@@ -88,7 +88,7 @@ runtime::Task<Status> TableManager::load() {
     }
     const Table* table = parts_.map.findTable(tablet.table);
     if (table != nullptr && table->state == TableState::Creating) {
-      // The first part of a creation that takes several batches: it is written again with the rest.
+      // A creation that takes several batches has stored its first part. It is written again with the rest.
       if (table->intends(tablet.id)) continue;
       co_return parts_.journal.corrupt(entry.key, "is no tablet of the table that is being created");
     }
@@ -160,7 +160,7 @@ runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t table
               .epochs = {},
               .nonce = nonce,
               .durability = durability};
-  // Another server first for each table, so that tables of one tablet spread as well.
+  // Each table begins with another server, so that tables of one tablet spread as well.
   for (uint32_t i = 0; i < tablet_count; ++i) {
     table.owners.push_back(servers[(*id + i) % servers.size()]);
     table.epochs.emplace_back(1);
@@ -200,9 +200,9 @@ runtime::Task<void> TableManager::runCreate(TableId id) {
   if (stored == Status::Ok) changed_.notifyAll();
 }
 
-// Those that are not with a server that lives. False only if the coordinator stops.
+// Creates the tablets that are not with a server that lives. False only if the coordinator stops.
 runtime::Task<bool> TableManager::createTablets(TableId id, std::vector<Tablet>& tablets) {
-  // All servers at once, but a bounded number of calls.
+  // All servers are asked at once, but with a bounded number of calls.
   constexpr size_t kAtOnce = 16;
   for (size_t next = 0; next < tablets.size();) {
     std::vector<runtime::Task<bool>> tasks;
@@ -240,7 +240,8 @@ runtime::Task<bool> TableManager::createTablet(TableId id, uint32_t index, Table
     if (dead || attempt >= kTakeAttemptsMax) {
       attempt = 0;
       begun_ns = parts_.journal.nowNs();
-      // Also with a new owner there is a pause: servers that all refuse would have it go round and store without end.
+      // There is a pause before a new owner is asked, too. Otherwise this would go round and store without a pause
+      // while all servers refuse.
       (void)co_await moveIntent(id, index);
     }
     const bool awake = co_await backoff.pause();
@@ -251,7 +252,8 @@ runtime::Task<bool> TableManager::createTablet(TableId id, uint32_t index, Table
 
 runtime::Task<TakeResult> TableManager::takeNew(Tablet tablet) {
   if (tablet.epoch > TabletEpoch(1)) {
-    // The tablet has wandered. If it was here before, what the server made of that stands in the way.
+    // The tablet was intended for other servers before. If this one was among them, what it made of the tablet then
+    // stands in the way.
     const Status dropped =
         co_await parts_.masters.dropTablet(tablet.owner, tablet.id, TabletEpoch(tablet.epoch.value - 1));
     if (!isDropped(dropped)) co_return TakeResult{dropped, {}};
@@ -278,7 +280,7 @@ runtime::Task<bool> TableManager::moveIntent(TableId id, uint32_t index) {
   co_return true;
 }
 
-// RetryLater: a server that took some of them is dead. There is nothing in them, so others are asked to take them.
+// RetryLater: a server that took some of the tablets is dead. They are empty, so other servers are asked to take them.
 runtime::Task<Status> TableManager::storeCreated(TableId id, const std::vector<Tablet>& tablets) {
   auto guard = co_await parts_.map_lock.lock();
   const bool all_live = std::all_of(tablets.begin(), tablets.end(),
@@ -349,7 +351,7 @@ runtime::Task<void> TableManager::runDrop(TableId id) {
   if (stored) changed_.notifyAll();
 }
 
-// Until the owner has dropped it, or can answer for nothing any more.
+// Returns when the owner has dropped the tablet or can answer for nothing any more, or when the coordinator stops.
 runtime::Task<void> TableManager::dropTablet(Tablet tablet) {
   Backoff backoff(parts_.journal);
   while (!parts_.journal.stopping() && !parts_.membership.leaseIsOver(tablet.owner)) {

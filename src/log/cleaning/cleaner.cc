@@ -40,18 +40,19 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
 
 Cleaner::Progress Cleaner::begin() {
   if (skips_left_ > 0 && log_.limit().deathsBytes() < deaths_wanted_) {
-    // Nobody waits for what is done for the sake of the storage alone.
+    // Only calls that found memory short use up a skip: no writer waits for a pass that frees storage alone.
     if (shortage_.lacksMemory()) --skips_left_;
     return Progress::Idle;
   }
-  // What is about to come back lets the next pass be a whole one.
+  // Memory of segments that were given up comes back soon. Until then a pass could use only a part of the survivors'
+  // reserve.
   const SegmentPool& pool = log_.pool();
   if (pool.freeBytes() < pool.survivorReserveBytes() && pool.exchangedBytes() > 0) return Progress::Waiting;
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   if (beginCompaction(cleanable)) return Progress::Worked;
   if (!log_.heads().tryBeginPass()) return Progress::Waiting;
-  // What a pass would gain is known only when all is where it will stay.
+  // The gain of a pass is certain only when no segment is being closed, given up or waited for.
   const bool is_settled = log_.heads().isSettled();
   const Verdict verdict = beginPass(cleanable);
   if (verdict == Verdict::Begun) {
@@ -60,13 +61,15 @@ Cleaner::Progress Cleaner::begin() {
   }
   log_.heads().endPass();
   if (verdict == Verdict::NoGain && is_settled) log_.limit().noteCollectable(false);
-  // Storage may be full of what is alive, or of what others keep there: not before much has died is there more to gain.
+  // The storage may be full of live entries, or of replicas of other servers. Then there is nothing more to gain until
+  // much has died.
   if (verdict == Verdict::NoGain && shortage_.isStorageScarce() && !shortage_.lacksMemory())
     putOff(false, log_.config().segment_bytes);
   return Progress::Idle;
 }
 
-/// Has what is alive in single segments moved to less memory, if that is what the balance is for.
+/// Begins a compaction of the segments that are best for one, if decide() prefers that to a pass.
+/// @return false: none has begun
 bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
   const LogConfig& config = log_.config();
   std::vector<SegmentSummary> compactable;
@@ -79,7 +82,7 @@ bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
   CleaningBudget budget;
   budget.copy_bytes_max = std::min(log_.pool().freeBytes(), config.survivorReserveBytes());
   budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
-  // Each takes the memory of a whole segment until it is trimmed.
+  // Each copy takes the memory of a whole segment until it is trimmed.
   budget.segment_count_max = config.survivor_segments;
   const std::vector<uint32_t> chosen = chooseToCompact(compactable, budget);
   if (chosen.empty()) return false;
@@ -92,7 +95,7 @@ bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
   return true;
 }
 
-/// What the balance is struck from.
+/// What decide() needs to choose between a compaction and a pass.
 /// @param compacting  slots of those of `compactable` that would be compacted
 CleaningState Cleaner::stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,
                                  std::span<Segment* const> cleanable) const {
@@ -148,16 +151,19 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   if (candidates_.empty()) return Verdict::NoGain;
   const bool can_end = canEnd();
   if (!can_end || !openSurvivors()) {
-    // They go to others and come back, which would be the same again.
+    // The survivors that were opened give their memory and places back. Without a pause the next attempt would do the
+    // same again.
     if (!survivors_.empty() && shortage_.hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
     reset();
-    // The oldest may be too full for what survivors lose. There is nothing to gain if the emptiest are so, too.
+    // The segments that are best by benefit and cost may together gain less than their survivors lose. Then the
+    // emptiest are tried, once. If these gain too little as well, there is nothing to gain. With too many segments,
+    // those in which least is alive were tried at once.
     const bool was_last_try = shortage_.hasTooMany() || takes_emptiest_;
     takes_emptiest_ = !was_last_try;
     return can_end && was_last_try ? Verdict::NoGain : Verdict::NotNow;
   }
   takes_emptiest_ = false;
-  // The oldest first, so that survivors hold what is of one age.
+  // The oldest first, so that each survivor holds entries of one age.
   std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
     return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
   });
@@ -168,7 +174,7 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
 }
 
 void Cleaner::beginCopying() {
-  // From here on all of them will leave together, and tombstones among them that name one another with them.
+  // From here on all candidates will leave together. Tombstones in them that name one of them leave as well.
   std::vector<SharedCopy::Item> items;
   for (Segment* candidate : candidates_) {
     log_.counts().setInPass(*candidate, true);
@@ -178,8 +184,9 @@ void Cleaner::beginCopying() {
   phase_ = Phase::Copying;
 }
 
-/// Where places are short, several masters may each have found some for their survivors, and none enough. As long as
-/// nothing was moved they can be given back, for others to end their passes, which frees more.
+/// Waits until all survivors have places on backups, and gives the pass up after many calls. Where places are short,
+/// several masters may each have found some for their survivors, and none enough. As long as nothing was moved the
+/// places can be given back, so that other masters end their passes, which frees more.
 Cleaner::Progress Cleaner::awaitPlaces() {
   constexpr uint32_t kAskedMax = 512;
   const bool have_all =
@@ -196,8 +203,8 @@ Cleaner::Progress Cleaner::awaitPlaces() {
 }
 
 SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
-  // Since the segment was begun, not since its entries were written: a survivor that was made just now has lost nothing
-  // yet, however old its entries, and would be cleaned again and again.
+  // The age counts from when the segment was begun, not from when its entries were written: otherwise a new survivor,
+  // which has lost nothing yet, would be cleaned again and again because its entries are old.
   const uint64_t now_bytes = log_.stats().appended_bytes.load(std::memory_order_relaxed);
   return {.slot = segment.slot(),
           .memory_bytes = segment.memoryBytes(),
@@ -206,8 +213,8 @@ SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
           .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
 }
 
-/// What the survivors of a pass may take. Where the storage for replicas runs short, no more than backups keep places
-/// for.
+/// The bytes that the survivors of a pass may take. Where the storage for replicas runs short, that is no more than
+/// backups keep places for.
 uint64_t Cleaner::survivorBytesMax() const {
   return shortage_.isStorageScarce() ? log_.config().survivorReserveBytes() : log_.pool().survivorReserveBytes();
 }
@@ -232,16 +239,17 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   budget.merge_small = shortage_.hasTooMany();
   budget.emptiest_first = takes_emptiest_;
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
-  // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
-  // would make room in it: they come along with any pass, and make a pass of their own.
+  // A small head returns no memory that other segments could use. But when memory is full, removes need small heads,
+  // and only removes make room then. So small heads come along with any pass, and enough of them make a pass of their
+  // own.
   if (!chosen.empty() || small_heads.size() >= smallHeadsWorthAPass()) {
     chosen.insert(chosen.begin(), small_heads.begin(), small_heads.end());
   }
   return chosen;
 }
 
-/// So many small heads gain something, whatever else does: the pass takes one of them for its own roll if there is no
-/// room for another head.
+/// How many small heads make a pass worthwhile by themselves: one, or two if no other head finds room, because the roll
+/// of the pass then takes one of them.
 size_t Cleaner::smallHeadsWorthAPass() const { return shortage_.findsHead() ? 1 : 2; }
 
 /// Whether the roll that ends the pass is certain to find a head, however full the memory is by then. The last small
@@ -263,7 +271,7 @@ bool Cleaner::openSurvivors() {
     uint64_t needed = 0;
     for (const Segment* candidate : candidates_) needed += liveBytesOf(*candidate);
     const uint32_t largest = largestEntryBytes();
-    // One entry more: what dies while it is being copied takes room for that long.
+    // Room for one entry more: an entry that dies while it is being copied takes room until its copy is taken back.
     if (needed == 0 || room >= needed + largest) break;
     // Where places are scarce, backups keep a few for each master's survivors.
     const bool may_open = !shortage_.mayMissPlaces() || survivors_.size() <= log_.config().survivor_segments;
@@ -278,16 +286,17 @@ bool Cleaner::openSurvivors() {
   return isWorthwhile();
 }
 
-/// The largest entry that the candidates hold.
+/// The length of the largest entry that the candidates hold.
 uint32_t Cleaner::largestEntryBytes() const {
   uint32_t largest = 0;
   for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->live().largestEntryBytes());
   return largest;
 }
 
-/// What a survivor will probably lose at the ends of its extents: half of the entry that does not fit, which is one of
-/// the large ones as often as these are many of the bytes. (Half of the largest one would be far too much: where large
-/// entries are few, no pass would ever be worth it, and a memory with some would be full at 86 %.)
+/// An estimate of what a survivor loses at the ends of its extents: half of the entry that does not fit. The entry is
+/// taken to be a large one with a probability that is the share of large entries in the live bytes. (Half of the
+/// largest entry would be far too much: where large entries are few, no pass would ever be worth it, and a memory with
+/// some would be full at 86 %.)
 uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
   uint64_t live = 0;
   uint64_t large = 0;
@@ -305,9 +314,9 @@ uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
   return static_cast<uint64_t>(large_share * half(largest) + (1 - large_share) * half(small_max));
 }
 
-/// Whether the pass probably gives back more than survivors keep: what they lose, and what is left over of them, which
-/// comes back in granules only. Passes that gained less would eat up the reserve; once they have begun to, only those
-/// are good that gain also if twice as much is lost.
+/// Whether the pass will probably give back more memory than it keeps: live bytes, the expected loss, and what is left
+/// over of survivors, which comes back in granules only. Passes that gained less would eat up the reserve. If less than
+/// the reserve was free when the pass began, twice the loss is assumed.
 bool Cleaner::isWorthwhile() const {
   uint64_t given_up = 0;
   uint64_t kept = 0;
@@ -331,14 +340,15 @@ bool Cleaner::isWorthwhile() const {
     return false;
   }
   if (small_heads >= smallHeadsWorthAPass() || (shortage_.hasTooMany() && gainsSegments())) return true;
-  // For the sake of the storage there is nothing else to be gained.
+  // If the storage alone is scarce, there is nothing else to gain: free memory is no help.
   if (shortage_.isStorageScarce() && !shortage_.lacksMemory()) return false;
-  // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
+  // The pass rolls the head, which leaves a closed head behind, unless a small head of the reserve is taken for that.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largestEntryBytes())};
   return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
 }
 
-/// What the pass leaves in the place of its candidates, at least: survivors, and the head that is rolled for it.
+/// How many segments the pass leaves in the place of its candidates, at least: survivors, and the head that is rolled
+/// for it.
 size_t Cleaner::segmentsLeft() const {
   uint64_t live_bytes = 0;
   for (const Segment* candidate : candidates_) live_bytes += liveBytesOf(*candidate);
@@ -376,9 +386,9 @@ uint32_t Cleaner::workersWanted() const {
   return std::clamp(cleanersWanted(pressure, workersMax()), 1u, std::max(1u, copying_.workersUseful()));
 }
 
-/// A segment is damaged, and there are no replicas. What was not moved stays where it is, for those who refer to it.
-/// What was moved stays there, too; a log without replicas is never replayed, so nobody will take it for alive. With
-/// replicas a pass waits until the entry is restored.
+/// Takes a damaged segment out of the pass, in a log without replicas. Entries that were not moved stay where they are,
+/// because there are references to them. The originals of those that were moved stay there, too; a log without replicas
+/// is never replayed, so they are never taken for alive. With replicas a pass waits until the entry is restored.
 void Cleaner::leaveBehind(const Segment& damaged) {
   const auto found = std::find(candidates_.begin(), candidates_.end(), &damaged);
   log_.counts().setInPass(**found, false);
@@ -387,7 +397,7 @@ void Cleaner::leaveBehind(const Segment& damaged) {
 
 void Cleaner::finishCopying() {
   pacer_.noteCopied();
-  // Taken after the copying: all that killed an entry which was left behind was appended before this position.
+  // The position is taken after the copying: every entry that killed one which was left behind was appended before it.
   deaths_end_ = log_.heads().end();
   deaths_ticket_ = log_.settling().graceTicket();
   uint64_t stamp = 0;
@@ -415,9 +425,10 @@ Cleaner::Progress Cleaner::awaitClosed() {
   return awaitDeaths();
 }
 
-/// What was left behind as dead may have been killed by entries that are not flushed yet. If the segments left the
-/// digest before those are, a crash could take both the old entry and its successor. And a writer that has killed an
-/// entry may not have told the owner yet: until it has, a reader may still be led to the old place.
+/// Waits until the deaths on which the pass has relied are flushed and known to the owner. An entry that was left
+/// behind as dead may have been killed by one that is not flushed yet. If the segments left the digest before that is
+/// flushed, a crash could take both the old entry and its successor. And a writer that has killed an entry may not have
+/// told the owner yet: until it has, a reader may still be led to the old place.
 Cleaner::Progress Cleaner::awaitDeaths() {
   log_.durability().requestFlush(deaths_end_);
   const bool waits = !RC_MUTATION("clean-before-deaths-are-flushed");
@@ -430,9 +441,10 @@ Cleaner::Progress Cleaner::awaitDeaths() {
   return awaitRoll();
 }
 
-/// A pass may give back less than it looked like: what does not fit at the end of an extent is lost, and the head that
-/// it rolled stays behind. The next one would probably be the same again, so it waits until something has died. Not for
-/// ever: a segment that is closed only now may hold garbage that died long ago.
+/// Judges whether the pass gains anything, and puts the next one off if not. A pass may give back less than expected:
+/// room at the ends of extents is lost, and the head that it rolls stays behind. The next pass would probably gain
+/// nothing either, so it waits until something has died. It does not wait for ever, because a segment that is closed in
+/// the meantime may hold garbage that died long ago.
 void Cleaner::judgePass() {
   uint64_t given_up = 0;
   uint64_t elsewhere = 0;
@@ -453,7 +465,8 @@ void Cleaner::judgePass() {
   putOff(gained, granule);
 }
 
-/// The next pass, if this one gained nothing, until so much has died.
+/// Unless this pass has `gained`, puts the next one off until `deaths_bytes` more bytes have died, or until it was
+/// skipped 1, 2, 4 ... kSkipsMax times.
 void Cleaner::putOff(bool gained, uint64_t deaths_bytes) {
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
@@ -466,7 +479,7 @@ Cleaner::Progress Cleaner::awaitRoll() {
   pacer_.noteEnded();
   log_.stats().segments_cleaned.fetch_add(candidates_.size(), std::memory_order_relaxed);
   log_.stats().cleaner_passes.fetch_add(1, std::memory_order_relaxed);
-  // The candidates are the log's now, and may be others' already.
+  // The log has given the candidates up, and their slots may hold other segments already.
   candidates_.clear();
   survivors_.clear();
   reset();
@@ -475,7 +488,7 @@ Cleaner::Progress Cleaner::awaitRoll() {
   return Progress::Worked;
 }
 
-/// Back to the beginning. Segments that are still listed here were not touched.
+/// Becomes idle. Nothing was moved into survivors that are still listed here: they are given up.
 void Cleaner::reset() {
   for (Segment* survivor : survivors_) log_.privateSegments().drop(*survivor);
   survivors_.clear();

@@ -6,7 +6,7 @@ namespace ramcore::log {
 
 namespace {
 
-/// Above this, storage for copies may run out before the next pass gives some back.
+/// Above this, storage for replicas may run out before the next pass gives some back.
 constexpr uint32_t kStoragePercentMax = 75;
 
 uint64_t gainOf(const SegmentSummary& segment) {
@@ -71,11 +71,12 @@ std::vector<uint32_t> chooseToCompact(std::span<const SegmentSummary> segments, 
 }
 
 CleaningAction decide(const CleaningState& state) {
-  // Compaction copies tombstones again and again, and they take what is left beside live entries: the fuller the
-  // memory, the dearer each of them makes all cleaning. More of them than this part of that, or of what is alive, and
-  // it is time for a pass.
-  constexpr uint64_t kTombstonePart = 8;
-  constexpr uint64_t kTombstonePercentMax = 12;
+  // Compaction copies tombstones again and again, and they take memory that live entries leave: the fuller the memory,
+  // the dearer each of them makes all cleaning. If there are more of them than one of these bounds, it is time for a
+  // pass.
+  constexpr uint64_t kTombstonePart = 8;         // the eighth part of what all other live bytes leave below the limit
+  constexpr uint64_t kTombstonePercentMax = 12;  // of the live bytes
+  // Live bytes are near their limit from this percentage of it on.
   constexpr uint64_t kNearLimitPercent = 94;
   const LevelCost& compacting = state.compacting;
   const LevelCost& combining = state.combining;
@@ -88,11 +89,11 @@ CleaningAction decide(const CleaningState& state) {
   const uint64_t tombstone_bytes_max =
       std::min(left_bytes / kTombstonePart, state.live_bytes / 100 * kTombstonePercentMax);
   if (state.tombstone_bytes > tombstone_bytes_max) return CleaningAction::Combine;
-  // Refused for tombstones: live bytes have to fall, and compaction leaves them as they are.
+  // Writes may be refused because of tombstones. Then live bytes have to fall, and compaction leaves them as they are.
   const bool is_near_limit = state.live_bytes > state.live_bytes_max / 100 * kNearLimitPercent;
   if (is_near_limit && state.tombstone_bytes > compacting.freed_bytes) return CleaningAction::Combine;
   if (combining.freed_bytes == 0) return CleaningAction::Compact;
-  // Copied bytes per byte freed; each copy elsewhere costs as much again.
+  // Copied bytes per byte freed; each replica costs as much again.
   const auto combined = static_cast<unsigned __int128>(combining.copied_bytes) * (1 + state.copies);
   const auto compacted = static_cast<unsigned __int128>(compacting.copied_bytes);
   return compacted * combining.freed_bytes < combined * compacting.freed_bytes ? CleaningAction::Compact
@@ -102,7 +103,7 @@ CleaningAction decide(const CleaningState& state) {
 uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max) {
   constexpr uint32_t kStoragePercentAll = 95;
   if (!pressure.has_room_for_head) return cleaners_max;
-  // The part of the others that is wanted, rounded up: what is short, of what there is between one and all.
+  // How many workers beside the first are wanted, rounded up: none if nothing is lacking, all if `range` is lacking.
   const auto others = [&](uint64_t lacking, uint64_t range) {
     return static_cast<uint32_t>(((cleaners_max - 1) * std::min(lacking, range) + range - 1) / range);
   };

@@ -6,7 +6,7 @@
 
 namespace ramcore::log {
 
-/// What the choice of segments to clean is made from.
+/// One segment, with the numbers from which the segments to clean are chosen.
 struct SegmentSummary {
   uint32_t slot = 0;
   uint64_t memory_bytes = 0;           ///< what giving the segment up returns
@@ -21,8 +21,8 @@ struct CleaningBudget {
   uint64_t gain_bytes_enough = ~uint64_t{0};  ///< nothing more is copied once this much is gained
   uint32_t segment_count_max = 0;
   bool emptiest_first = false;  ///< the emptiest first, whatever their ages: gains the most
-  bool merge_small = false;     ///< the segments themselves are too many: take those in which least is alive, gain or
-                                ///< not
+  bool merge_small = false;  ///< there are too many segments: those in which least is alive are chosen, whether or not
+                             ///< they gain memory
 };
 
 /// The segments of the next pass, best first; empty if no set within the budget gains enough.
@@ -48,7 +48,7 @@ struct LevelCost {
 /// of that storage.
 inline constexpr uint32_t kStoragePercentScarce = 90;
 
-/// What the balance of the two levels depends on.
+/// The numbers on which decide() depends.
 struct CleaningState {
   bool has_room_for_head = false;
   bool is_short_of_slots = false;
@@ -75,7 +75,7 @@ enum class CleaningAction : uint8_t {
 /// or when no head finds room (a pass gives small heads back), segments are combined. Pure and deterministic.
 CleaningAction decide(const CleaningState& state);
 
-/// What the number of workers that clean depends on.
+/// The numbers on which cleanersWanted() depends.
 struct CleaningPressure {
   bool has_room_for_head = true;
   uint64_t free_bytes = 0;         ///< beyond the survivors' reserve
@@ -93,7 +93,7 @@ struct CleaningPressure {
 /// @return 1 .. cleaners_max
 uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max);
 
-/// What the pace of copying depends on where writers and the copying share one processor.
+/// The numbers on which copyingDue() depends. It sets the pace where writers and the copying share one processor.
 struct CopyingPace {
   uint64_t appended_bytes = 0;  ///< since the slice before
   uint64_t left_bytes = 0;      ///< bytes that the copying still has to look at

@@ -43,22 +43,23 @@ Compaction::Progress Compaction::copy(uint32_t bytes_max) {
   if (!copying_.isDone()) return progress;
   copying_.end();
   is_copied_ = true;
-  // Taken after the copying: all that killed an entry which was left behind was appended before this position.
+  // The position is taken after the copying: every entry that killed one which was left behind was appended before it.
   deaths_end_ = log_.heads().end();
   deaths_ticket_ = log_.settling().graceTicket();
   return Progress::Worked;
 }
 
-/// The original is damaged, and there are no replicas: it stays where it is, for those who refer to what was not moved.
-/// What was moved stays in the copy, which is in no digest, for a log without replicas is never replayed.
+/// Ends the compaction of a damaged segment, in a log without replicas. The original stays where it is, because there
+/// are references to the entries that were not moved. Those that were moved stay in the copy. It is in no digest, but a
+/// log without replicas is never replayed.
 void Compaction::leaveBehind(const SharedCopy::Item& pair) {
   log_.copies().finish(*pair.copy);
   log_.copies().keepApart(*pair.copy);
   std::erase_if(pairs_, [&](const SharedCopy::Item& one) { return one.copy == pair.copy; });
 }
 
-/// As in a pass: what was left behind may have been killed by what is not flushed yet, and a reader may still be led to
-/// it. A replica that is made of the copy does not have it.
+/// Waits as a pass does: an entry that was left behind may have been killed by one that is not flushed yet, and a
+/// reader may still be led to it. A replica that is made of the copy does not have it.
 Compaction::Progress Compaction::awaitDeaths() {
   log_.durability().requestFlush(deaths_end_);
   const bool waits = !RC_MUTATION("compact-before-deaths-are-flushed");

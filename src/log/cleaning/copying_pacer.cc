@@ -9,7 +9,7 @@ namespace ramcore::log {
 uint32_t CopyingPacer::copyingDue(const SharedCopy& copying, uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
   const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed);
   const uint64_t left = copying.leftBytes();
-  // What was appended before another copying began is not its.
+  // Bytes that were appended before this copying began do not count for it.
   const bool is_first = left > paced_left_bytes_;
   const CopyingPace pace{.appended_bytes = is_first ? 0 : appended - paced_at_bytes_,
                          .left_bytes = left,

@@ -8,8 +8,8 @@
 
 namespace ramcore::log {
 
-/// Knows how fast writers use up memory compared with the copying of a pass, and how much they append between the end
-/// of the copying and the end of the pass: what decides how much a thread that serves writers, too, copies at a time.
+/// Decides how much a thread that serves writers, too, copies at a time: by how fast writers use up memory compared
+/// with the copying of a pass, and by how much they append between the end of the copying and the end of the pass.
 ///
 /// Threads: copyingDue() on that of the spare worker; the others on that of Cleaner::step().
 class CopyingPacer {
@@ -22,7 +22,7 @@ class CopyingPacer {
   /// The copying of a pass is over.
   void noteCopied() { copied_at_bytes_ = log_.stats().appended_bytes.load(std::memory_order_relaxed); }
   /// The pass is over. Its end takes as long as grace periods and replicas take: what is appended in that time has to
-  /// be free when the copying is over. The longest of late counts.
+  /// be free when the copying is over. Of recent passes the one in which most was appended counts.
   void noteEnded();
 
  private:

@@ -12,8 +12,8 @@ namespace ramcore::log {
 
 namespace {
 
-// What is copied comes from memory that nobody has looked at for long, and goes to such memory. Among the accesses to
-// the index the processor does not see that both are walked through in order.
+// How far ahead memory is prefetched. Entries are copied from memory that was not used for long, and to such memory.
+// Both are walked through in order, but the processor does not recognise that among the accesses to the index.
 constexpr uint32_t kAheadBytes = 2048;
 
 /// @param bytes  as many lines as these have, so that each line is asked for once
@@ -41,10 +41,10 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
       const EntryRef ref = from.refAt(seen);
       const EntryView entry = log_.view(ref);
       fetchAhead<0>(entry.address(), std::max(128u, entry.alignedBytes()));
-      // A length that is wrong would lead past entries that others refer to, so dead ones are verified, too.
+      // A wrong length would lead past entries to which there are references, so dead entries are verified, too.
       uint32_t next = seen;
-      // Right bytes under a mark are not reconciled with the owner yet, who looks for the entry where it lies. The mark
-      // goes before the segment's.
+      // An entry that is still marked as damaged is not moved even if its bytes are right: it is not reconciled with
+      // the owner yet, which looks for it where it lies. The mark of the segment is taken away last.
       if (!log_.integrity().isSound(from, seen, next) || (from.isDamaged() && isDamaged(entry.state()))) {
         is_sound = false;
         break;
@@ -64,7 +64,8 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
     if (has_room) offset = seen;
   }
   settle(from);
-  // What it went past without a question is refused by its state or by its type.
+  // One-sided readers believe nothing in this range any more: the objects about which the owner was asked are marked
+  // freed, and the other entries are refused because of their state or their type.
   from.noteMarked(begin, offset);
   log_.stats().entries_marked_freed.fetch_add(std::exchange(marked_count_, 0), std::memory_order_relaxed);
   return has_room && is_sound;
@@ -98,7 +99,7 @@ bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candi
   return true;
 }
 
-/// Copies as many of them, one behind the other, as find room in one segment of the target.
+/// Copies as many of the candidates, one behind the other, as find room in one segment of the target.
 /// @return how many; 0: there is no room
 size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTarget& target) {
   size_t copied = 0;
@@ -127,9 +128,10 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
   return copied;
 }
 
-/// Makes the copies what the owner refers to, in turn, until one of them finds that its entry has died. What killed it
-/// names the old place: the copy must not exist. It is taken back, and with it those behind it.
-/// @return how many are dealt with
+/// Has the owner refer to the copies, one after the other, until the owner says that the entry of one has died. The
+/// entry that killed it names the segment of the old place, so the copy must not exist. It is taken back, together with
+/// the copies behind it.
+/// @return how many entries are dealt with
 size_t EntryMover::handOver(std::span<Candidate> copies) {
   for (size_t i = 0; i < copies.size(); ++i) {
     Candidate& candidate = copies[i];
@@ -143,7 +145,7 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
       if (moved == EntryOwner::Moved::No && !is_tombstone) {
         to_->rewind(candidate.place.before);
         candidate.is_due = candidate.named != nullptr;
-        // What is due may find no room, and is looked at once more.
+        // The tombstone that is due may find no room, so the entry is looked at once more.
         if (candidate.is_due) return i;
         markDealtWith(candidate.ref, entry);
         return i + 1;
@@ -152,7 +154,7 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
     markDealtWith(candidate.ref, entry);
     copied_bytes_ += candidate.bytes;
     if (is_tombstone || candidate.is_due) {
-      // One that was due was counted as one, where the object lies, since that died.
+      // A tombstone that was due has been counted, in the segment of the object, since the object died.
       tombstones_.push_back({candidate.named, entry.namedSegment(), candidate.bytes});
     } else {
       countMoved(entry, candidate, moved == EntryOwner::Moved::WithoutResult);
@@ -161,16 +163,17 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
   return copies.size();
 }
 
-/// The owner has no reference to the entry any more, so nobody kills it, and its result is not acknowledged here. Not
-/// before: till then its state tells the owner's writers whether the result has been counted out. Nor is anything left
-/// to count of what happened while it was marked damaged: its state says so since it is not (Log::release); and if it
-/// was marked since it was copied, it stays that.
+/// Marks an object as freed at its old place (freed_marking.h). Called only when the owner has no reference to the
+/// object any more, so that nothing can kill it or acknowledge its result here: before that, its state tells the
+/// owner's writers whether the result has been counted out. Nothing is left to count of what happened while the object
+/// was marked as damaged: its state has told that since the mark was taken away (Log::release). An object that was
+/// marked as damaged since it was copied keeps that mark.
 void EntryMover::markDealtWith(EntryRef ref, const EntryView& entry) {
   if (entry.type() != EntryType::Object || RC_MUTATION("forget-freed-mark")) return;
   if (markObjectFreed(log_.pool().memory().at(ref))) ++marked_count_;
 }
 
-/// @param has_left_result  the copy carries one that is not needed any more
+/// @param has_left_result  the copy carries a result that is not needed any more
 void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, bool has_left_result) {
   const uint32_t small_max = log_.config().smallEntryBytesMax();
   if (!entry.carriesResult() && entry.type() == EntryType::Object && entry.alignedBytes() <= small_max) [[likely]] {
@@ -188,13 +191,13 @@ void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, 
   };
   const EntryView copy(log_.pool().memory().at(candidate.place.ref));
   count(left_, entry, entry.alignedBytes(), candidate.carries && !has_left_result);
-  // If it has died since, all of it was counted there.
+  // If the copy has died since, dropResult() returns false: all of the copy was counted out, its result included.
   const bool carries = candidate.carries && !(has_left_result && log_.counts().dropResult(candidate.place.ref));
   count(kept_, copy, candidate.bytes, carries);
 }
 
-/// Counts what was moved where it lies now. A death in between was counted at the new place already; sums are right
-/// whatever the order.
+/// Counts the moved bytes in the segment in which they lie now. A death in between was counted in that segment already;
+/// sums are right whatever the order.
 void EntryMover::settle(Segment& from) {
   if (to_ == nullptr) return;
   from.live().add(-left_.all);

@@ -61,7 +61,7 @@ class EntryMover {
     bool carries = false;  ///< the entry carries a result that is still needed
     uint32_t end = 0;      ///< logical offset behind it
     uint32_t bytes = 0;    ///< the length of its copy, or of the tombstone in its place
-    bool is_due = false;   ///< it is dead, and a tombstone has to take its place
+    bool is_due = false;   ///< the entry is dead, and a tombstone has to take its place
     MoveTarget::Place place{};  ///< the place of the copy
   };
 

@@ -7,12 +7,13 @@ Segment* MemoryScrubber::current() {
   SegmentPool& pool = log_.pool();
   for (; slot_ < pool.slotCount(); ++slot_) {
     Segment& segment = pool.slot(slot_);
-    // Closed is over for good when the cleaner begins to give it up; until then nothing but state bytes change.
+    // A segment leaves the state Closed for good when the cleaner begins to give it up; until then nothing but state
+    // bytes change in it.
     if (segment.state() != SegmentState::Closed) continue;
-    // By its place as well: entries lie elsewhere in a compacted segment of the same id.
+    // The id does not suffice: in a compacted segment, which has the same id, entries lie elsewhere.
     const Begun begun{slot_, segment.id(), segment.compactionCount()};
     if (begun != begun_) {
-      // What is not in the log yet may be given up without a word; a copy that is closed stays.
+      // A segment that is not in the log yet may be given up at any time; a copy that is closed stays.
       if (!log_.members().isListed(segment) && segment.compactionCount() == 0) continue;
       begun_ = begun;
       offset_ = 0;

@@ -63,7 +63,7 @@ uint32_t SharedCopy::workersUseful() const {
   const auto sources = std::ranges::count_if(
       sources_, [](const Source& source) { return !source.is_done && !source.item.from->isDamaged(); });
   const auto survivors = std::ranges::count_if(survivors_, [](const Survivor& survivor) { return !survivor.is_full; });
-  // In a compaction there are none.
+  // A compaction has no survivors.
   return static_cast<uint32_t>(survivors_.empty() ? sources : std::min(sources, survivors));
 }
 
@@ -102,7 +102,8 @@ SharedCopy::Progress SharedCopy::work(uint32_t number, uint32_t bytes_max) {
 }
 
 std::optional<SharedCopy::Work> SharedCopy::checkOut(const Worker& worker) {
-  // What it had, what nobody had, what others had; and damaged ones when nothing else is left.
+  // First the segment that this worker had, then those that no worker had, then those that other workers had. Damaged
+  // segments come when no other is left.
   const auto rank = [&](const Source& source, bool is_damaged) {
     if (is_damaged) return 3;
     return source.last_worker == worker.number ? 0 : source.last_worker == kNobody ? 1 : 2;
@@ -159,8 +160,10 @@ MoveTarget::Place SharedCopy::Worker::place(uint32_t aligned_bytes, bool is_sett
   }
 }
 
-/// False: others have all that are not full. Or all are, which would mean that more was alive than was counted, and
-/// there is no memory for another.
+/// Checks out a survivor that is not full. If all are full, opens another one; that would mean that more was alive than
+/// was counted.
+/// @return false: other workers have all survivors that are not full; or all are full, and there is no memory for
+/// another
 bool SharedCopy::takeSurvivor(Worker& worker) {
   uint32_t entry_bytes_max = 0;
   {

@@ -39,7 +39,7 @@ class SharedCopy {
  public:
   struct Item {
     Segment* from = nullptr;
-    Segment* copy = nullptr;  ///< nullptr: to the survivors
+    Segment* copy = nullptr;  ///< nullptr: the entries go to the survivors
   };
   enum class Progress : uint8_t {
     Worked,   ///< call again as soon as convenient

@@ -28,14 +28,14 @@ bool Shortage::hasTooMany() const {
   return isStorageScarce() && !lacksMemory();
 }
 
-/// Writes are about to be refused though tombstones could go together with what they hold down.
-/// @param part  of the distance to the limit at which that begins
+/// Whether writes are about to be refused although tombstones could go, together with the entries that they keep dead.
+/// @param part  2: only at half of the distance to the limit
 bool Shortage::isNearLimit(int64_t part) const {
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(log_.limit().liveBytesMax());
   const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
   const int64_t segment_bytes = log_.config().segment_bytes;
-  // No earlier: as long as there is free memory, more dies if one waits.
+  // The distance is short: as long as there is free memory, more dies if one waits.
   const int64_t distance = std::max(segment_bytes / 2, limit / 256) / part;
   return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - distance &&
          stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;

@@ -17,16 +17,18 @@ class Shortage {
   /// Whether free memory is below what cleaning begins at, or no head finds memory or places, or the live bytes, with
   /// many tombstones among them, are near their limit.
   bool lacksMemory() const;
-  /// Heads will soon find no place on backups.
+  /// Whether heads will soon find no place on backups.
   bool isStorageScarce() const;
   /// As lacksMemory(), but writers are faster than the cleaner and will be refused soon.
   bool isUrgent() const;
-  /// Memory and places for a head that is none of the reserve.
+  /// Whether there are memory and places for a head that is none of the reserve.
   bool findsHead() const;
-  /// A survivor might wait for its places, and others for those that this pass has.
+  /// Whether a survivor might have to wait for places on backups, while other masters wait for those that this pass
+  /// has.
   bool mayMissPlaces() const;
-  /// Segments take what is short, however little is alive in them. Where memory is short as well, passes that free most
-  /// of it leave fewer segments behind, too.
+  /// Whether there are too many segments: slots or places on backups are short, which segments take however little is
+  /// alive in them. Scarce storage does not count if memory is short as well, because passes that free most memory
+  /// leave fewer segments behind, too.
   bool hasTooMany() const;
 
  private:

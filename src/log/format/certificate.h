@@ -21,7 +21,7 @@ struct Certificate {
   uint64_t replica_epoch = 0;
   uint32_t length_bytes = 0;  ///< how many of the segment's logical bytes it vouches for
   uint32_t headers_crc = 0;   ///< see SegmentReader::headersCrc
-  bool closed = false;        ///< nothing follows
+  bool closed = false;        ///< nothing will be appended
 
   bool operator==(const Certificate&) const = default;
   /// Whether this one was cut after `other` of the same frame.

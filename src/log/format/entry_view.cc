@@ -12,13 +12,13 @@ bool isDigestForm(const EntryView& view) {
 }
 
 bool isCarriedForm(const CarriedResult& result) {
-  // What is ahead of its own sequence wraps around.
+  // If the stored distance is greater than the sequence, `acknowledged` has wrapped around.
   return result.client && result.acknowledged < result.sequence;
 }
 
 bool isKilling(EntryType type) { return type == EntryType::Object || type == EntryType::Tombstone; }
 
-/// Whether lengths and fixed parts are such that users of this type may read the payload without looking again.
+/// Whether lengths and fixed parts are such that users of this type may read the payload without checking it again.
 bool hasFormOfType(const EntryView& view) {
   const bool keyed = view.keyBytes() > 0;
   if (view.namesSegment() && !view.namedSegment()) return false;

@@ -102,7 +102,7 @@ void writeTombstoneBefore(std::byte* to, const EntryView& successor) {
   tombstone.table = successor.table();
   tombstone.version = successor.version() - 1;
   tombstone.key = successor.key();
-  tombstone.dead = EntryRef::fromOffset(EntryRef::kFirstBytes);  // that there is one: where is said below
+  tombstone.dead = EntryRef::fromOffset(EntryRef::kFirstBytes);  // any entry; which segment is named is passed below
   writeEntry(to, tombstone, false, successor.namedSegment());
 }
 

@@ -10,7 +10,7 @@ inline constexpr uint32_t kSegmentFormat = 3;
 
 inline constexpr uint32_t kKeyBytesMax = 65535;
 inline constexpr uint32_t kPayloadBytesMax = (1u << 24) - 1;
-/// Bytes from a segment's start that a position can name (see PackedPosition in log.cc).
+/// Bytes from a segment's start that a position can name (see LogDurability::pack).
 inline constexpr uint32_t kSegmentBytesMax = 128u << 20;
 /// Entries of one atomic group.
 inline constexpr uint32_t kGroupEntriesMax = 16;
@@ -42,8 +42,8 @@ enum class EntryState : uint8_t {
   Pending = 0x00,
   Live = 0x0f,
   Superseded = 0x33,    ///< dead
-  Freed = 0x3c,         ///< no lookup leads to it any more; ignored by readers that were led to it before, and by the
-                        ///< cleaner
+  Freed = 0x3c,         ///< no lookup leads to it any more; the cleaner, and readers that were led to it before, give
+                        ///< this no meaning
   Acknowledged = 0x66,  ///< alive, and the result that it carries is not needed any more
   Restoring = 0x55,     ///< damaged; its bytes are being fetched from a replica
   Damaged = 0x5a,       ///< damaged, and its right bytes cannot be obtained
@@ -76,7 +76,7 @@ inline constexpr uint32_t kEntryAlignment = 8;
 struct EntryHeader {
   uint8_t type;              ///< EntryType and flags
   uint8_t state;             ///< EntryState
-  uint8_t key_bytes[2];      ///<
+  uint8_t key_bytes[2];      ///< 0 for entries without a key
   uint8_t payload_bytes[3];  ///< without key and expiry
   uint8_t table[4];          ///< TableId, 0 for entries of no table
   uint8_t crc[4];            ///< CRC32C over header without state and crc, then all that follows

@@ -7,12 +7,12 @@
 namespace ramcore::log {
 namespace {
 
-/// Bytes up to the next entry; 0: this is none.
+/// The bytes up to the next entry; 0: `bytes` do not begin with an entry.
 uint32_t bytesOfEntry(ByteSpan bytes) {
   EntryView entry;
   const DecodeError error = decodeEntry(bytes, entry);
   if (error == DecodeError::None) return entry.alignedBytes();
-  // The zeros lie outside the checksum, but the lengths that say where they are inside.
+  // The checksum does not cover the zeros, but it covers the lengths that say where they are.
   const EntryView padded(bytes.data());
   return error == DecodeError::BadPadding && padded.verify() ? padded.alignedBytes() : 0;
 }
@@ -35,7 +35,7 @@ uint32_t markSegmentFreed(const Segment& segment, const LogMemory& memory, uint3
         break;
       }
       std::byte& state = begin[at + offsetof(EntryHeader, state)];
-      // Adapters read it while it is written.
+      // Adapters may read the byte while it is written.
       std::atomic_ref<uint8_t>(reinterpret_cast<uint8_t&>(state))
           .store(static_cast<uint8_t>(EntryState::Freed), std::memory_order_release);
       ++entries_marked;

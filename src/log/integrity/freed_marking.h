@@ -8,8 +8,8 @@ namespace ramcore::log {
 
 // Freed marks are for one-sided readers, which were told where an object lies and for which no grace period waits. They
 // refuse an entry that is no object, and an object whose state says that it is not alive. No local reader gives a
-// meaning to Freed. The cleaner marks each object when it deals with it, because it has the header at hand then. What
-// leaves the log without the cleaner is walked over.
+// meaning to Freed. The cleaner marks each object when it deals with it, because it has the header at hand then. A
+// segment that leaves the log without the cleaner is walked over instead.
 
 /// Sets the state byte of an object to Freed: no lookup leads to the object any more, nor will one. Superseded and
 /// damaged objects keep their state, because they are refused anyway.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint32_t kStateByte = offsetof(EntryHeader, state);
 
-// How many bits of an entry are not what they were, without its state byte; more than `bits_max` if they are more.
+// How many bits of an entry have changed, its state byte aside; some number above `bits_max` if they are more than
+// that.
 uint32_t bitsChanged(const std::byte* now, ByteSpan then, uint32_t bits_max) {
   uint32_t bits = 0;
   for (uint32_t i = 0; i < then.size() && bits <= bits_max; ++i) {
@@ -21,7 +22,7 @@ uint32_t bitsChanged(const std::byte* now, ByteSpan then, uint32_t bits_max) {
   return bits;
 }
 
-// What a state byte becomes that was not, or may not have been, what was written: see mendState().
+// The state for which a state byte is taken that may not be what was written: see mendState().
 EntryState believedOf(EntryState state) {
   const auto isNear = [state](EntryState other) {
     return std::popcount(static_cast<uint8_t>(static_cast<uint8_t>(state) ^ static_cast<uint8_t>(other))) <= 1;
@@ -52,12 +53,12 @@ bool Integrity::mendPadding(Segment& segment, uint32_t offset) {
   const ByteSpan bytes = segment.restOfExtent(offset);
   EntryView entry;
   if (decodeEntry(bytes, entry) != DecodeError::BadPadding) return false;
-  // The zeros lie outside the checksum, but the lengths that say where they are inside.
+  // The checksum does not cover the zeros, but it covers the lengths that say where they are.
   const EntryView damaged(bytes.data());
   if (!damaged.verify()) return false;
   const EntryRef ref = segment.refAt(offset);
   for (uint32_t i = damaged.bytes(); i < damaged.alignedBytes(); ++i) byteAt(ref, i).store(0);
-  // A bit that cannot be turned back is none that was turned over once.
+  // A bit that does not stay zero when it is written is more than a bit that has flipped once.
   if (decodeEntry(bytes, entry) != DecodeError::None) return false;
   stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -67,7 +68,7 @@ void Integrity::mendState(EntryRef ref) {
   const auto byte = byteAt(ref, kStateByte);
   uint8_t state = byte.load(std::memory_order_relaxed);
   if (log::isKnown(static_cast<EntryState>(state))) return;
-  // If it dies meanwhile, what says so stays.
+  // If the entry dies meanwhile, the state that says so stays.
   const EntryState mended = believedOf(static_cast<EntryState>(state));
   if (byte.compare_exchange_strong(state, static_cast<uint8_t>(mended))) {
     stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
@@ -95,7 +96,7 @@ Integrity::Known* Integrity::find(EntryRef ref) {
   return found != known_.end() ? &*found : nullptr;
 }
 
-/// Not by the place alone: what lay there may have gone with its segment.
+/// Finds damage by place and segment: the entry that lay in the place may have gone with its segment.
 Integrity::Known* Integrity::find(const Damage& damage) {
   Known* const known = find(damage.ref);
   return known != nullptr && known->damage.segment == damage.segment ? known : nullptr;
@@ -120,11 +121,11 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     SpinGuard guard(lock_);
     if (const Known* known = find(damage.ref); known != nullptr) {
       if (known->damage.segment == damage.segment) return;
-      // The damage of what lay there before.
+      // The known damage is that of another entry, which lay in this place before.
       std::erase_if(known_, [&](const Known& other) { return other.damage.ref == damage.ref; });
     }
     const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
-    // Beyond the bound it was not kept, and is met again in each pass.
+    // Damage beyond the bound is not kept, so it is met again in each pass.
     if (log::isDamaged(was) && known_.size() >= kDamagesMax) return;
     damage.was_dead = was == EntryState::Superseded || was == EntryState::Freed;
     segment.damaged_.store(true, std::memory_order_release);
@@ -142,7 +143,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
   if (observer_ != nullptr) observer_->onDamaged(damage);
 }
 
-// Not by the id alone: if it was compacted, another one has that now.
+// The segment is looked for by the place, not by the id: after a compaction another one has the id.
 const Segment* Integrity::segmentOf(const Damage& damage) const {
   const Segment* const segment = pool_.segmentOf(damage.ref);
   const bool is_there =
@@ -151,7 +152,8 @@ const Segment* Integrity::segmentOf(const Damage& damage) const {
 }
 
 Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
-  // Several versions of one key may look much alike, and older ones come first: the nearest one is taken.
+  // Several versions of one key may look much alike, and older ones come first: the form that differs in the fewest
+  // bits is taken.
   struct {
     std::vector<std::byte> bytes;
     uint32_t bits = UINT32_MAX;
@@ -175,8 +177,9 @@ Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
   SegmentReader reader(replica);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
     for (const EntryView& entry : group) {
-      // As it was written, and as relocation writes it: not in a group, perhaps without the segment that it named or
-      // the result that it carried, or what is left of it.
+      // The forms that may lie in memory: the entry as it was written; its copy by relocation, which is in no group,
+      // and perhaps lacks the segment that the entry named or the result that it carried; and the tombstone that
+      // relocation leaves of it.
       consider(ByteSpan(entry.address(), entry.alignedBytes()));
       for (const Keep keep : {Keep{true, true}, Keep{true, false}, Keep{false, true}, Keep{false, false}}) {
         if (!keep.name && !entry.namesSegment()) continue;
@@ -191,8 +194,8 @@ Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
   return best.is_certain ? restore(damage, best.bytes) : Status::Corrupt;
 }
 
-/// How many bits would change; nothing if this cannot be what was written there: no valid entry that fits, or another
-/// checksum and more than kBitsMax bits.
+/// How many bits would change if `bytes` were put there; nothing if they cannot be what was written there: no valid
+/// entry that fits, or another checksum and more than kBitsMax bits.
 std::optional<uint32_t> Integrity::distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const {
   EntryView entry;
   if (decodeEntry(bytes, entry) != DecodeError::None) return std::nullopt;
@@ -211,7 +214,7 @@ Status Integrity::restore(const Damage& damage, ByteSpan bytes) {
   if (!distanceTo(*segment, damage, bytes)) return Status::Corrupt;
   const ByteSpan right = bytes.first(EntryView(bytes.data()).alignedBytes());
   const std::byte* const now = pool_.memory().at(damage.ref);
-  // Byte by byte: replicas that are made anew may just be being sent from here.
+  // Byte by byte, atomically: a replica that is made anew may be being sent from here.
   for (uint32_t i = 0; i < right.size(); ++i) {
     if (i != kStateByte && now[i] != right[i]) byteAt(damage.ref, i).store(static_cast<uint8_t>(right[i]));
   }
@@ -237,8 +240,8 @@ bool Integrity::isRestored(const Damage& damage) const {
   return segment != nullptr && decodeEntry(segment->restOfExtent(damage.offset_bytes), entry) == DecodeError::None;
 }
 
-/// What happened to the entry meanwhile is in its state in the step that takes the mark away: from then on the cleaner
-/// may move it, and leave a state that says nothing of what is yet to be counted.
+/// The step that takes the mark away also sets the state that tells what happened to the entry meanwhile. After this
+/// step the cleaner may move the entry, and leave a state that does not tell what is yet to be counted.
 Integrity::Released Integrity::release(const Damage& damage) {
   Released released;
   {
@@ -255,10 +258,10 @@ Integrity::Released Integrity::release(const Damage& damage) {
     const auto byte = byteAt(damage.ref, kStateByte);
     uint8_t seen = byte.load();
     do {
-      // What the state byte said of a death is said by the index, too.
+      // If the state byte told of a death, the index tells it, too.
       const auto state = static_cast<EntryState>(seen);
       released.was = released.is = log::isDamaged(state) ? marked : state;
-      // All of a dead entry was counted.
+      // If the entry was dead, its result was counted out with it.
       if (released.has_been_acknowledged && !isRefused(released.was)) released.is = EntryState::Acknowledged;
       if (released.has_died) released.is = EntryState::Superseded;
     } while (!byte.compare_exchange_strong(seen, static_cast<uint8_t>(released.is)));

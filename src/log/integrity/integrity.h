@@ -21,18 +21,18 @@ struct Damage {
   bool was_dead = false;  ///< its state byte was Superseded or Freed
 };
 
-/// Is told what the log finds damaged. Implemented by the master.
+/// Is told what the log finds damaged. Implemented by master::MemoryRepair.
 class DamageObserver {
  public:
   virtual ~DamageObserver() = default;
   /// Whether there is anywhere to fetch the bytes from. Never changes.
   virtual bool canRestore() const = 0;
-  /// Once for each damaged entry. Any thread, without locks of the log; does not wait.
+  /// Called once for each damaged entry. Any thread, without locks of the log; does not wait.
   virtual void onDamaged(const Damage& damage) = 0;
 };
 
-/// What the log knows of damage in its memory: verifies entries where they lie, marks those that are not what was
-/// written, and puts the right bytes in their place.
+/// Knows of the damage in the log's memory: verifies entries where they lie, marks those that are not what was written,
+/// and puts the right bytes in their place.
 ///
 /// A marked entry is not believed: a lookup that finds it by key ends with an error, and its segment is not cleaned. So
 /// its bytes can be replaced where they are when a grace period has passed since it was marked: by then no thread reads

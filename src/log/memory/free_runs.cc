@@ -38,7 +38,7 @@ std::optional<FreeRuns::Run> FreeRuns::takeBlocks(uint64_t bytes_max) {
   uint64_t bytes = std::min(whole.bytes, bytes_max);
   const uint64_t rest = whole.bytes - bytes;
   if (rest > 0 && rest < block_bytes_) {
-    // Less, so that the rest stays a block; a run too short for two goes whole.
+    // Less is taken, so that the rest stays a block; a run that is too short for two blocks is taken whole.
     bytes = whole.bytes >= 2 * block_bytes_ ? whole.bytes - block_bytes_ : whole.bytes;
   }
   remove(whole);

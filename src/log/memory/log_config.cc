@@ -12,7 +12,7 @@ Failure bad(std::string message) { return {Status::BadConfig, std::move(message)
 
 constexpr uint32_t kSmallHeadTombstoneBytesMin = 16u << 10;
 constexpr uint32_t kSegmentBlocksMin = 4;
-// When a pass begins: the next head, the one after it, and what is written meanwhile.
+// Segments that are free when a pass begins: the next head, the one after it, and one for what is written meanwhile.
 constexpr uint64_t kFreeSegments = 3;
 
 }  // namespace
@@ -84,8 +84,8 @@ Outcome<bool> LogConfig::validate() const {
   return true;
 }
 
-// A pass needs several segments that are neither head nor reserve to choose among, so in a small memory they are
-// smaller; as small as the largest entry allows, and their copies take a whole frame all the same.
+// A pass has to choose among several segments that are neither heads nor reserve. So segments are smaller in a small
+// memory: down to the size that the largest entry allows. Each of their replicas takes a whole frame all the same.
 LogConfig LogConfig::forMemory(uint64_t memory_bytes) {
   constexpr uint64_t kMemoryPart = 18;
   LogConfig config;

@@ -76,7 +76,7 @@ struct LogConfig {
   /// all when a quarter of the memory is such segments, because then there are some among the candidates of every pass.
   uint64_t survivorReserveBytes(uint32_t large_segment_count) const;
 
-  /// What a server with this much memory is to have: the defaults, and in a small memory smaller segments.
+  /// The sizes for a server with this much memory: the defaults, and in a small memory smaller segments.
   static LogConfig forMemory(uint64_t memory_bytes);
   /// Ok, or BadConfig with the flag that makes no sense.
   Outcome<bool> validate() const;

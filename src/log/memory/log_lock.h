@@ -4,7 +4,7 @@
 
 namespace ramcore::log {
 
-/// What the analysis of locks takes for the lock of the log (see kLogLock).
+/// The type that stands for the lock of a log in the analysis of locks (see kLogLock).
 class RC_CAPABILITY("mutex") LogLockRole {};
 
 /// Stands for the lock of the log in annotations: RC_GUARDED_BY(kLogLock), RC_REQUIRES(kLogLock). All parts of one log

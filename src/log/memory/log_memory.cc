@@ -26,7 +26,7 @@ void touchPages(std::byte* from, uint64_t bytes) {
 // MAP_HUGE_2MB of <linux/mman.h>, which <sys/mman.h> does not have.
 constexpr int kHugePagesOf2Mb = 21 << 26;
 
-// Over a part of what was mapped before. Reserves the pages at once: touching one later cannot fail.
+// Maps huge pages over a part of the mapping, and reserves them at once: touching one later cannot fail.
 Outcome<bool> mapReserved(std::byte* base, uint64_t bytes) {
   const uint64_t pages = (bytes + LogMemory::kAlignmentBytes - 1) / LogMemory::kAlignmentBytes;
   void* const mapping = ::mmap(base, pages * LogMemory::kAlignmentBytes, PROT_READ | PROT_WRITE,
@@ -45,7 +45,8 @@ Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes, Pages pages)
   if (bytes == 0 || bytes > EntryRef::kMemoryBytesMax) {
     return Failure{Status::BadConfig, "log memory must be between 1 byte and 8 TB"};
   }
-  // Reads do not verify lengths: one that a flipped bit has made longer than the memory reads zeros behind it.
+  // Reads do not verify lengths. If a flipped bit has made one so long that it leads out of the memory, zeros are read
+  // there.
   constexpr uint64_t kBehind =
       kEntryHeaderBytes + kNamedSegmentBytes + kCarriedResultBytes + kKeyBytesMax + kPayloadBytesMax;
   const uint64_t mapping_bytes = alignUp(bytes, kAlignmentBytes) + kAlignmentBytes + alignUp(kBehind, kPageBytes);
@@ -65,8 +66,8 @@ Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes, Pages pages)
       return std::move(mapped).error();
     }
   }
-  // Advice only: a kernel without one of them gives a slower or larger process, not a wrong one. Of reserved pages it
-  // takes none for a part of a page.
+  // Advice only: a kernel that does not know one of these gives a slower or larger process, not a wrong one. For
+  // reserved pages the kernel takes no advice about a part of a page.
   const uint64_t advised_bytes = pages == Pages::Reserved ? alignUp(bytes, kAlignmentBytes) : bytes;
   if (pages == Pages::Transparent) ::madvise(base, bytes, MADV_HUGEPAGE);
   ::madvise(base, advised_bytes, MADV_DONTDUMP);

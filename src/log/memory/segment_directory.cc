@@ -18,7 +18,7 @@ void SegmentDirectory::insert(Segment& segment) {
   changes_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-/// Where the chain leads to it.
+/// The link of the chain that leads to the segment.
 std::atomic<Segment*>& SegmentDirectory::linkTo(const Segment& segment) const {
   std::atomic<Segment*>* link = &bucketOf(segment.id());
   while (link->load(std::memory_order_relaxed) != &segment) {
@@ -53,7 +53,7 @@ Segment* SegmentDirectory::find(SegmentId id) const {
       segment = segment->next_in_directory_.load(std::memory_order_acquire);
     }
     if (segment != nullptr) return segment;
-    // A segment that moved to another chain meanwhile may have led there.
+    // The search may have followed a segment that moved to another chain meanwhile.
     if (changes % 2 == 0 && changes_.load(std::memory_order_acquire) == changes) return nullptr;
   }
 }

@@ -6,7 +6,7 @@
 
 namespace ramcore::log {
 
-/// Counts what is alive in one segment, and what would be because of it.
+/// Counts the live bytes in one segment, and the tombstones in all segments that name it, or would if objects died.
 ///
 /// Threads: any, with relaxed atomics: what is read is approximate while others append or kill. Only noteEntryBytes()
 /// belongs to the segment's one writer.

@@ -55,8 +55,8 @@ bool SegmentPool::hasReserve() const {
 }
 
 /// The part of the reserve that may be pieces. Survivors of small entries take some beside the blocks that each has to
-/// have. Were none counted, memory that has fallen into pieces would keep the reserve twice. Where a segment could be
-/// cleaned that holds large entries, its survivors need all of the reserve in blocks.
+/// have. If no pieces were counted, memory that has fallen into pieces would keep the reserve twice. If there are
+/// segments with large entries, their survivors need all of the reserve in blocks.
 uint64_t SegmentPool::piecesForSurvivors(uint64_t reserve_bytes) const {
   if (large_segment_count_.load(std::memory_order_relaxed) > 0) return 0;
   const uint64_t blocks_bytes = config_.survivor_segments * roomBytesMin();
@@ -205,7 +205,7 @@ void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
   setExchanged(segment, false);
   if (std::exchange(segment.is_large_, false)) addLargeSegments(-1);
-  // A copy that was given up, or a segment that was replaced by one, is not the one that has the id.
+  // A copy that was given up, or a segment that was replaced by a copy, is not what the directory finds by the id.
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);
   } else {
@@ -282,7 +282,7 @@ void SegmentPool::putRun(Run run) {
 void SegmentPool::publishFree() {
   free_block_bytes_.store(free_runs_.blockRunBytes(), std::memory_order_relaxed);
   free_piece_bytes_.store(free_runs_.pieceBytes(), std::memory_order_relaxed);
-  // Blocks are a few extents of a survivor.
+  // The other extents of a survivor are blocks.
   constexpr uint32_t kPiecesMax = Segment::kExtentsMax * 3 / 4;
   survivor_piece_bytes_.store(free_runs_.longestPiecesBytes(size_t{kPiecesMax} * config_.survivor_segments),
                               std::memory_order_relaxed);

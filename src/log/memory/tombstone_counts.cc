@@ -18,7 +18,7 @@ TombstoneCounts::~TombstoneCounts() { delete spare_.load(); }
 
 void TombstoneCounts::prepare() {
   if (spare_.load(std::memory_order_relaxed) != nullptr) return;
-  // All of it is written here, so that its pages are there.
+  // The whole block is written here, so that its pages are there.
   auto block = std::make_unique<Block>();
   Block* none = nullptr;
   if (spare_.compare_exchange_strong(none, block.get(), std::memory_order_release, std::memory_order_relaxed)) {
@@ -28,7 +28,8 @@ void TombstoneCounts::prepare() {
 
 void TombstoneCounts::addBlock() {
   std::unique_ptr<Block> block(spare_.exchange(nullptr, std::memory_order_acquire));
-  // Somebody makes thousands of pairs at a time; the next ones come from what he prepares next.
+  // No block is ready if thousands of pairs are added at a time. Then memory is taken under the lock, until prepare()
+  // is called again.
   if (block == nullptr) block = std::make_unique<Block>();
   block->buckets.fill(kNone);
   blocks_.push_back(std::move(block));
@@ -53,7 +54,7 @@ uint32_t TombstoneCounts::find(uint32_t row, uint32_t holder) const {
   return index;
 }
 
-/// The next bucket takes what belongs to it from the one that had its pairs so far.
+/// Adds a bucket. The pairs that belong to it come from the one bucket that has had them so far.
 void TombstoneCounts::splitBucket() {
   if (bucket_count_ == 2 * (bucket_mask_ + 1)) bucket_mask_ = 2 * bucket_mask_ + 1;
   const uint32_t to = bucket_count_++;

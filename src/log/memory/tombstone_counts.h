@@ -67,8 +67,8 @@ class TombstoneCounts {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint32_t kBlockShift = 12;
   static constexpr uint32_t kBlockPairs = 1u << kBlockShift;
-  /// Pairs, and as many buckets: the table grows by one bucket with each pair (linear hashing), so nothing is ever
-  /// moved but what the new bucket takes from one other.
+  /// Pairs, and as many buckets: the table grows by one bucket with each pair (linear hashing), so only those pairs
+  /// ever move that the new bucket takes from one other bucket.
   struct Block {
     std::array<Pair, kBlockPairs> pairs{};
     std::array<uint32_t, kBlockPairs> buckets{};

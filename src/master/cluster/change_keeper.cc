@@ -95,7 +95,7 @@ void ChangeKeeper::startWriting() {
   write().detach();
 }
 
-// Numbers go on over starts, so the highest is the latest, whatever comes late.
+// Change numbers go on over starts of the coordinator, so the highest one is the latest, even if answers come late.
 bool ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change) {
   if (!obeys(start) && latest_ != named) return false;
   obeyed_start_.store(start, std::memory_order_release);
@@ -110,7 +110,7 @@ runtime::Task<void> ChangeKeeper::keep(ChangeRef change) {
   if (!change) co_return;
   if (!latest_ || change.number > latest_.number) latest_ = change;
   startWriting();
-  // Where the disk has failed the process remembers it, and others have heard of it.
+  // If the disk has failed, nothing is waited for: the process remembers the change for as long as it lives.
   while (file_ != nullptr && !has_failed_ && (!kept_ || kept_.number < change.number)) {
     [[maybe_unused]] const Status woken = co_await written_.wait();
   }
@@ -125,7 +125,7 @@ runtime::Task<uint64_t> ChangeKeeper::nameStorage(uint64_t drawn) {
   co_return kept_storage_;
 }
 
-// One at a time; what is heard meanwhile goes with the next one.
+// Writes one record at a time; changes that are heard meanwhile go with the next one.
 runtime::Task<void> ChangeKeeper::write() {
   while (!isKept() && !has_failed_) {
     const Status status = co_await writeRecord();
@@ -159,7 +159,7 @@ runtime::Task<Status> ChangeKeeper::writeRecord() {
                 .reserved2 = 0,
                 .crc = 0};
   record.crc = crcOf(record);
-  // Into the page cache, some bytes, when something has changed.
+  // The write goes into the page cache: 64 bytes, and only when something has changed.
   Status status = file_->write(record.generation % kRecordCount * kBlockBytes, bytesOf(record));
   if (status == Status::Ok) status = co_await FlushFile(*file_, executor_);
   if (status != Status::Ok) co_return status;

@@ -76,7 +76,7 @@ class ChangeKeeper {
   ChangeRef latest_;
   uint64_t storage_ = 0;       // the storage's name
   ChangeRef kept_;             // the change that this process has written to the disk
-  uint64_t kept_storage_ = 0;  // likewise
+  uint64_t kept_storage_ = 0;  // the storage's name that this process has written to the disk
   uint64_t generation_ = 0;
   bool was_found_ = false;                 // a record was in the file; it may be in the page cache only
   std::atomic<uint64_t> obeyed_start_{0};  // written by the executor's thread

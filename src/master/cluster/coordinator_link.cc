@@ -22,10 +22,10 @@ constexpr int64_t kRetryNs = 100 * runtime::kNanosPerMilli;
 constexpr int64_t kRenewalsPerLease = 4;
 // However short a lease the coordinator names, it is not asked more often than this.
 constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
-// Nobody grants more; keeps arithmetic with what came over the wire in range.
+// No coordinator grants a longer lease. The bound keeps arithmetic with a number from the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
-// What is in the way of a call that ended with `status`. For a person, on one line.
+// Why a call has ended with `status`: one line, for a person.
 std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Caller& caller) {
   if (status == Status::Unreachable || status == Status::Refused || status == Status::DeadlineExceeded) {
     return coordinators.explain(caller, "server");
@@ -65,7 +65,7 @@ void CoordinatorLink::stop(bool goodbye) {
 }
 
 runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
-  co_await runtime::resumeOn(executor_, runtime::Priority::Membership);  // a process starts it before its dispatch runs
+  co_await runtime::resumeOn(executor_, runtime::Priority::Membership);  // start() is called before the dispatch runs
   const bool enlisted = co_await enlist(self);
   if (enlisted) co_await renewUntilStopped();
   if (enlisted && goodbye_) co_await sayGoodbye();
@@ -81,11 +81,12 @@ runtime::Task<Status> CoordinatorLink::ping() {
   co_return outcome.status;
 }
 
-// The storage's name is on the disk before, so that the next process tells the same whatever this one gets to write.
+// The storage's name is on the disk before the request leaves, so that the next process on this storage tells the same
+// name, whatever this one gets to write.
 runtime::Task<Status> CoordinatorLink::askToEnlist(const ServerDescription& self, ChangeRef named,
                                                    control::EnlistResponse& response) {
   const uint64_t storage = co_await changes_.nameStorage(self.drawn_storage);
-  if (stop_) co_return Status::RetryLater;  // nobody asks again
+  if (stop_) co_return Status::RetryLater;  // enlist() does not ask again
   control::EnlistRequest request;
   for (const std::string& locator : self.locators) request.add_locators(locator);
   request.set_name(self.name);
@@ -116,7 +117,7 @@ bool CoordinatorLink::isRejected(Status status, const ServerDescription& self, c
                          "empty --storage; what is in this one is needed there");
     return true;
   }
-  // In the handshake. Another coordinator may take this server.
+  // Whether the coordinator has refused this server in the handshake. Another one of the list may take it.
   const bool is_shut_out = status == Status::Refused && caller_.connection(asked).openFailure().isLasting();
   if (is_shut_out && coordinator_.haveRefused(caller_)) {
     observer_.onRejected(status, coordinator_.explain(caller_, "server"));
@@ -140,13 +141,13 @@ bool CoordinatorLink::isRejected(Status status, const ServerDescription& self, c
 }
 
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
-  std::map<std::string, std::string> told;  // of which coordinator what
+  std::map<std::string, std::string> told;  // by coordinator: the reason that was traced last
   nonce_ = self.nonce;
   while (!stop_) {
     const rpc::PeerAddress& asked = coordinator_.current();
     Status status = Status::Ok;
-    // A storage gets its name when a coordinator is there. An image of a machine that saw none has a storage without a
-    // name, and those of the machines that begin with it are not taken for one.
+    // A storage gets its name only when a coordinator answers. So the image of a machine that has never reached one has
+    // a storage without a name, and the storages of machines that begin with this image are not taken for one storage.
     if (changes_.lacksName()) status = co_await ping();
     control::EnlistResponse response;
     const ChangeRef named = changes_.latest();
@@ -156,7 +157,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       id_ = ServerId(response.id());
       cluster_ = ClusterId(response.cluster());
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
-      // It had no tablet before, so it has heard of nothing meanwhile.
+      // This server had no tablet before, so it has heard of no change since it asked.
       if (changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
         lease_.renewed(sent_ns, lease_ns_);
       }
@@ -165,7 +166,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       co_return true;
     }
     if (isRejected(status, self, asked)) co_return false;
-    // A coordinator that has just started hears the servers of its state first.
+    // RetryLater needs no warning: a coordinator that has just started hears the servers of its state first.
     if (status != Status::RetryLater) {
       std::string why = whyNot(status, coordinator_, caller_);
       std::string& last = told[asked.locators.front().toString()];
@@ -196,7 +197,7 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     request.set_room_bytes(load.room_bytes);
     request.set_nonce(nonce_);
     control::RenewServerLeaseResponse response;
-    // Counted from before the request leaves: the coordinator counts from later.
+    // The lease is counted from before the request leaves; the coordinator counts it from later.
     const int64_t sent_ns = executor_.clock().nowNs();
     const rpc::ControlOutcome outcome = co_await rpc::callControl(
         caller_, executor_, coordinator_, Opcode::RenewServerLease, request, response,
@@ -204,12 +205,12 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     const Status status = outcome.status;
     if (status == Status::Ok && response.lease_ns() > 0) {
       if (!changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
-        last = Status::RetryLater;  // soon, naming what was heard meanwhile
+        last = Status::RetryLater;  // soon, naming the change that was heard meanwhile
         continue;
       }
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       if (!hasKeptTime(response, sent_ns)) {
-        last = Status::RetryLater;  // soon: where the clock goes on as it should, that one counts
+        last = Status::RetryLater;  // soon: that answer counts if the clock goes on as it should
         continue;
       }
       lease_.renewed(sent_ns, lease_ns_);
@@ -225,8 +226,9 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
   }
 }
 
-// If not, what was granted before may be over for the coordinator, and what it grants now began for it longer ago than
-// this machine's clock says, which may have stood still between question and answer.
+// True if this machine's clock has kept up with the coordinator's. If not, the former lease may be over for the
+// coordinator, and the one that it grants now may have begun for it longer ago than this machine's clock says, which
+// may have stood still between question and answer. So neither lease counts.
 bool CoordinatorLink::hasKeptTime(const control::RenewServerLeaseResponse& response, int64_t sent_ns) {
   const int64_t lost_ns =
       clock_watch_.lostNs(response.start(), response.clock_ns(), sent_ns, executor_.clock().nowNs());
@@ -239,11 +241,12 @@ bool CoordinatorLink::hasKeptTime(const control::RenewServerLeaseResponse& respo
   return false;
 }
 
-// Once until there is something else to tell. How an absence shows changes from one attempt to the next.
+// Traces how the renewal has ended, if it is not as the last time. The ways in which an absent coordinator shows count
+// as one, because they change from one attempt to the next.
 void CoordinatorLink::tellOfRenewal(Status status, Status& told) {
   const bool is_away =
       status == Status::SessionLost || status == Status::DeadlineExceeded || status == Status::Unreachable;
-  // Beside one that does not have this server's state others may be named that are away: that is nothing new.
+  // If one of several coordinators lacks this server's state, it is nothing new that another one is away.
   if (is_away && (told == Status::StateBehind || told == Status::WrongCluster)) return;
   const Status kind = is_away ? Status::Unreachable : status;
   if (std::exchange(told, kind) == kind) return;
@@ -322,8 +325,8 @@ runtime::Task<void> CoordinatorLink::askMembers() {
       }
       if (member.id && !member.address.locators.empty()) members.push_back(std::move(member));
     }
-    // If a renewal has named another version meanwhile, it is asked once more; an answer that is newer than the last
-    // renewal will be named by the next one.
+    // If a renewal has named another version meanwhile, the members are asked for once more. If this answer is newer
+    // than the last renewal, the next renewal names its version.
     membership_ = response.version();
     observer_.onMembers(std::move(members));
     if (membership_wanted_ == asked && !members_are_old_) break;
@@ -343,7 +346,8 @@ runtime::Task<Status> CoordinatorLink::raiseFloor(SegmentId segment, uint64_t re
       {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
   if (outcome.status != Status::Ok) co_return outcome.status;
   if (!changes_.obeys(response.start())) co_return Status::RetryLater;
-  // Who relies on the floor must be able to tell a coordinator that knows nothing of it.
+  // The coordinator's change is stored here first; only then may this server rely on the floor. If a coordinator with
+  // an older copy of the state starts later, this server can show it that a change is missing (ChangeKeeper).
   co_await changes_.keep(wire::changeOf(response.change()));
   co_return Status::Ok;
 }

@@ -95,7 +95,7 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Task<Status> ping();
   runtime::Task<Status> askToEnlist(const ServerDescription& self, ChangeRef named,
                                     wire::control::EnlistResponse& response);
-  /// True if enlisting ends with `status`, which the observer is told then.
+  /// True if enlisting ends with `status`; the observer has been told then.
   bool isRejected(Status status, const ServerDescription& self, const rpc::PeerAddress& asked);
   runtime::Task<void> renewUntilStopped();
   bool hasKeptTime(const wire::control::RenewServerLeaseResponse& response, int64_t sent_ns);
@@ -120,7 +120,7 @@ class CoordinatorLink final : public FloorKeeper {
   uint64_t membership_wanted_ = 0;  // version that the coordinator last named
   uint64_t membership_ = 0;         // version that onMembers() was told
   bool asking_members_ = false;
-  bool members_are_old_ = false;  // they are asked for, whatever the versions say
+  bool members_are_old_ = false;  // the members are to be asked for, whatever the versions say
   bool running_ = false;
   bool stop_ = false;
   bool goodbye_ = false;

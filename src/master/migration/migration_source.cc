@@ -13,7 +13,7 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kResponseBytesMax = 4u << 20;
-/// Results go with pullResults, those that are still needed.
+/// Objects go without the results that they carry: those that are still needed go with pullResults.
 constexpr log::Keep kKeep{.name = true, .result = false};
 
 uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
@@ -39,8 +39,8 @@ Result<store::Tablet> MigrationSource::tabletOf(const rpc::Request& request, wir
   return *tablet;
 }
 
-/// Whether an object is what was written. In an open head nothing can be restored: what is wrong there is met again
-/// when that is closed.
+/// Whether an object is what was written. In an open head nothing can be restored, so damage there is not marked: it is
+/// met again when the head is closed.
 bool MigrationSource::isSound(log::EntryRef ref) {
   log::Segment& segment = *parts_.log.pool().segmentOf(ref);
   uint32_t next = 0;

@@ -14,7 +14,7 @@ constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
 
-// Whether a source may send this entry for the tablet. What is dead it keeps to itself.
+// Whether a source may send this entry for the tablet. A source sends no tombstones.
 bool belongsTo(const store::Tablet& tablet, const log::EntryView& entry) {
   if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
   const auto hash = store::hashOfForeign(entry);
@@ -52,9 +52,9 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
   attempts_.end(*pull, status, "pulling tablet " + std::to_string(pull->tablet().id.value));
 }
 
-// The contents go into a side log, which no other append waits for. It joins the log also when the pull failed: until
-// somebody purges the range, the index refers to what is in it. Where that finds no places it is given up instead: the
-// source has everything, and answers for it again.
+// The contents go into a side log, which no other append waits for. It joins the log even if the pull has failed: until
+// the range is purged, the index refers to its entries. If it finds no places it is given up instead: the source has
+// everything, and answers for it again.
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   Status status = co_await prepare(pull);
   if (status != Status::Ok) co_return status;
@@ -82,7 +82,8 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
 
 runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
   if (pull.former == nullptr) co_return;
-  // Also when this one is given up as well: whoever waits for it relies on the end of all before it.
+  // The former pull is waited for even if this one is given up as well: a pull that waits for this one relies on the
+  // end of all before it.
   while (!pull.former->done.load(std::memory_order_acquire)) {
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
@@ -123,7 +124,7 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
         parts_.background, pull.source, std::move(message),
         {.deadline_ns = now_ns + kSliceDeadlineNs,
          .priority = runtime::Priority::Background,
-         .is_hopeless = &isGivenUp,  // or a source that is silent would keep whoever waits for the end of this pull
+         .is_hopeless = &isGivenUp,  // or a silent source would hold up the pull that waits for the end of this one
          .context = &pull.ended});
     if (result.status == Status::Ok) {
       if (!wire::decode(result.response.head(), slice.header) ||

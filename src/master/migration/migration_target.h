@@ -57,7 +57,7 @@ class MigrationTarget {
   bool idle() const { return attempts_.idle(); }
 
  private:
-  /// Has one part.
+  /// An attempt with one part.
   struct Pull : store::IntakeAttempt {
     Pull(const store::Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
         : store::IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {

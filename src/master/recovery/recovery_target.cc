@@ -13,9 +13,9 @@ namespace ramcore::master {
 namespace {
 
 constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
-// Fetched or being fetched while another one is replayed.
+// Segments that are fetched, or being fetched, while another one is replayed.
 constexpr size_t kSegmentsAhead = 3;
-// Replay that finds no room for this long lets the cleaner have what it has replayed.
+// If replay has found no room for this long, the side log joins the log, so that the cleaner may work on it.
 constexpr int64_t kJoinEarlyNs = 200 * runtime::kNanosPerMilli;
 
 }  // namespace
@@ -24,7 +24,7 @@ bool RecoveryPlan::validate() {
   if (!dead || parts.empty() || (segments.empty() && !is_salvage)) return false;
   std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
   std::ranges::sort(segments, std::greater(), [](const Segment& segment) { return segment.id; });
-  // What is noted of one is forgotten when it has been replayed.
+  // Each segment comes once: notes that wait for a segment are forgotten when it has been replayed (DeadVersions).
   if (std::ranges::adjacent_find(segments, {}, [](const Segment& one) { return one.id; }) != segments.end())
     return false;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -55,7 +55,8 @@ struct RecoveryTarget::Recovery : store::IntakeAttempt {
       ranges.push_back({.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segment});
     }
   }
-  /// Where segments are missing, so may be what says that others are dead: then nothing is forgotten before the end.
+  /// The order that notes may rely on. It is empty for a salvage: some segments are missing, and with them perhaps
+  /// entries that say what is dead, so no note is forgotten before the end.
   static std::vector<SegmentId> replayOrder(const RecoveryPlan& plan) {
     std::vector<SegmentId> order;
     if (plan.is_salvage) return order;
@@ -70,16 +71,16 @@ struct RecoveryTarget::Recovery : store::IntakeAttempt {
   }
 
   const RecoveryPlan plan;
-  // What backups are asked for; in the order of the plan, as the parts.
+  // The ranges that backups are asked for; in the order of the plan, as `parts`.
   std::vector<wire::ReadReplica::Range> ranges;
 
-  // The background executor's.
+  // Only for the background executor.
   std::vector<ReplicaReader::Holder> holders;
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
   store::DeadVersions dead_versions;
-  uint64_t notes_bytes_counted = 0;  // of them, in the statistics
-  Version highest_version = 0;       // that was found
+  uint64_t notes_bytes_counted = 0;  // bytes of dead_versions that stats() counts
+  Version highest_version = 0;       // the highest version that was found
 };
 
 /// A segment that is fetched while others are replayed.
@@ -120,8 +121,8 @@ runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
                     std::to_string(recovery->plan.dead.value));
 }
 
-/// Older attempts have been told to stop by whoever started this one. They run on this executor, so they bring nothing
-/// into the ranges any more: what they have brought goes here, and lies before the head that is rolled.
+/// The start of this attempt has given up older ones. They run on this executor, so they bring nothing into the ranges
+/// any more. What they have brought is purged here, and lies before the head that is rolled.
 runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
   for (Part& part : recovery.parts) {
     if (part.cancelled) continue;
@@ -142,16 +143,16 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
   co_return Status::Ok;
 }
 
-/// The side log joins the log also when the replay failed: until somebody purges the ranges, the index refers to what
-/// is in it. Where that finds no places it is given up instead.
+/// The side log joins the log even if the replay has failed: until the ranges are purged, the index refers to its
+/// entries. If it finds no places it is given up instead.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
   recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
   std::vector<store::Tablet> tablets;
   for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
-  // Where an early join has found no places there is no use in another one. What was replayed can be had from the dead
-  // server's log again, and its places are of more use to whoever can end with them.
+  // If an early join has found no places, there is no use in another one. What was replayed can be had from the dead
+  // server's log again, and its places are of more use to other recoveries, which may be able to end with them.
   const bool finds_none = status == Status::TooFewReplicas;
   const Status joined = co_await intake_.joinOrForsake(*recovery.side, tablets, finds_none, recovery.patience);
   if (status == Status::Ok) status = joined;
@@ -177,7 +178,7 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
     recovery.dead_versions.segmentDone();
     recovery.fraction.store(static_cast<double>(replayed + 1) / static_cast<double>(count));
   }
-  // The others end soon now.
+  // After a failure the other fetches end soon.
   if (status != Status::Ok) recovery.ended.store(true);
   for (Fetch& fetch : ahead) {
     [[maybe_unused]] const Status ended = co_await *fetch.task;
@@ -215,8 +216,8 @@ runtime::Task<Status> RecoveryTarget::replaySegment(Recovery& recovery, const Se
   co_return Status::Ok;
 }
 
-/// Between two turns, of which the first ended with `status`: lets others run, or waits until there is room for what
-/// did not fit. Not Ok: there is no use in another turn.
+/// Called between two turns, of which the first has ended with `status`: lets others run, or waits until there is room
+/// for the entry that did not fit. Not Ok: there is no use in another turn.
 runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status, bool has_progressed,
                                               int64_t& last_progress_ns) {
   const int64_t now_ns = parts_.background.clock().nowNs();
@@ -230,8 +231,8 @@ runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status,
   co_return co_await makeRoom(recovery, stuck_ns);
 }
 
-/// Replays some entries from `next` on, without giving way: nobody can give up their tablets and take them again in
-/// between.
+/// Replays some entries from `next` on, without giving way: so their tablets cannot be given up, and fetched again by
+/// another intake, in between.
 Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next) {
   std::array<log::EntryView, kEntriesPerTurn> batch;
   std::array<size_t, kEntriesPerTurn> places;
@@ -268,12 +269,12 @@ void RecoveryTarget::countNotes(Recovery& recovery) {
   }
 }
 
-/// Versions of the keys may have been handed out in what is lost, and the next version of a key follows on its present
-/// one. So the present ones are made higher than those can have been. Before the side log joins: the head with whose
-/// digest it does so stores the safe version.
+/// The lost part of the log may have given these keys higher versions, and the next version of a key follows on its
+/// present one. So the present versions are made higher than the lost ones can be. To be called before the side log
+/// joins: the head with whose digest it joins stores the safe version.
 runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
   const Version version = recovery.highest_version + kSalvageVersionStep;
-  if (version > store::kForeignVersionMax) co_return Status::TooLarge;  // nobody would take these entries from us again
+  if (version > store::kForeignVersionMax) co_return Status::TooLarge;  // no server would take such entries from us
   parts_.store.raiseSafeVersion(version);
   int64_t last_progress_ns = parts_.background.clock().nowNs();
   for (const Part& part : recovery.parts) {
@@ -290,8 +291,8 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
   co_return Status::Ok;
 }
 
-/// Much of a log is dead, and what is replayed before that is known takes room that nobody can clean in a side log. So
-/// if the cleaner finds nothing else, what has been replayed joins the log.
+/// Much of a log is dead. Entries that are replayed before their death is known take room in the side log, where they
+/// cannot be cleaned. So if the cleaner makes no room elsewhere, the side log joins the log and another one begins.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
     const Status joined = co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience);

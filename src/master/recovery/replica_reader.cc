@@ -17,12 +17,13 @@ using Range = wire::ReadReplica::Range;
 
 constexpr uint32_t kPageBytes = 512 * 1024;
 constexpr int64_t kPageDeadlineNs = 2 * runtime::kNanosPerSecond;
-// While others have the segment as well. A disk that is busy may take a while; to ask two of them costs both.
+// How long an answer is waited for while other holders have the segment, too. It is not shorter, because a busy disk
+// may take a while, and asking two holders costs both.
 constexpr int64_t kPagePatienceNs = 300 * runtime::kNanosPerMilli;
-// Between two rounds through all holders.
+// The pause between two rounds through all holders.
 constexpr int64_t kRoundPauseNs = 20 * runtime::kNanosPerMilli;
 
-// What a holder answers that makes no sense now will make none later.
+// True for answers that make no sense. The holder's next answer would make none either.
 bool isNonsense(Status status) { return status == Status::BadRequest || status == Status::Corrupt; }
 
 const Range* rangeOf(std::span<const Range> ranges, TableId table, KeyHash hash) {
@@ -110,7 +111,7 @@ runtime::Task<Status> ReplicaReader::readFrom(const Source& source, bool has_oth
       }
       status = takeEntries(segment, page, contents);
       if (status != Status::Ok) co_return status;
-      // What was chosen is gone from there: the backup found that it cannot be read, or never kept its word.
+      // The chosen replica is gone from there: the backup found that it cannot be read, or never had all that it said.
       const bool is_short = done && page.header.next_offset_bytes < source.replica.length_bytes;
       if (is_short && !RC_MUTATION("read-a-shorter-replica")) co_return Status::NotFound;
       contents.safe_version = std::max(contents.safe_version, page.header.safe_version);
@@ -168,8 +169,9 @@ Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, Segm
     rest = rest.subspan(entry.alignedBytes());
     if (entry.type() == log::EntryType::Tombstone && entry.namedSegment() < range->first_segment &&
         !RC_MUTATION("believe-tombstones-of-before")) {
-      // What it holds down is of an earlier ownership, and not read. Versions of that may come again: it may have been
-      // a recovery that was given up, whose objects got versions of their own.
+      // The entry that the tombstone keeps dead is of an earlier ownership, and is not read. The tombstone's version
+      // counts: that ownership may have been a recovery that was given up, whose objects got versions of their own, and
+      // these must not come again.
       contents.safe_version = std::max(contents.safe_version, entry.version());
       continue;
     }

@@ -18,8 +18,8 @@ struct RecoveredEntry {
   uint32_t range = 0;    ///< which of ReplicaReader::Segment::ranges
 };
 
-/// What a recovery wants of one segment: all of it from one replica, so that no group is torn apart by two replicas of
-/// different lengths.
+/// The entries of one segment that a recovery wants: all from one replica, so that no group is torn apart by two
+/// replicas of different lengths.
 struct SegmentContents {
   std::deque<std::vector<std::byte>> pages;  ///< what `entries` point into
   /// Newest first: then most dead entries are already known to be dead when they come.
@@ -27,9 +27,9 @@ struct SegmentContents {
   Version safe_version = 0;
 };
 
-/// Reads segments of a dead server's log from the backups that hold replicas of them. What they answer is not trusted:
-/// an entry is taken only if its checksum is right and it belongs to what was asked for; otherwise the holder is not
-/// asked again.
+/// Reads segments of a dead server's log from the backups that hold replicas of them. Their answers are not trusted: an
+/// entry is taken only if its checksum is right and it belongs to what was asked for; otherwise the holder is not asked
+/// again.
 ///
 /// On one executor.
 class ReplicaReader {

@@ -13,15 +13,15 @@ namespace {
 constexpr uint32_t kSliceBytes = 128 * 1024;
 constexpr int64_t kGracePollNs = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kFetchDeadlineNs = 2 * runtime::kNanosPerSecond;
-// For a whole replica.
+// The deadline for a whole replica.
 constexpr int64_t kFetchWholeNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
-// Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
+// Requests for a damaged object are answered with RetryLater for this long, and with Corrupt from then on.
 constexpr int64_t kPatienceNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
 // Segments that are restored at a time: one whose backups do not answer keeps its place for seconds.
 constexpr uint32_t kAttendedMax = 4;
-// So many of them while there is one of which everything is given up.
+// A segment all of whose damaged entries are given up is begun only while fewer segments than this are restored.
 constexpr uint32_t kHopelessMax = 1;
 
 std::string text(const log::Damage& damage) {
@@ -50,7 +50,7 @@ void MemoryRepair::start() {
 }
 
 void MemoryRepair::stop() {
-  // Not stopped() before what ends the rest is on its way.
+  // Counted, so that stopped() is false until the job that ends the rest is posted.
   running_.fetch_add(1);
   stop_.store(true);
   wake();
@@ -62,7 +62,8 @@ void MemoryRepair::onDamaged(const log::Damage& damage) {
     SpinGuard guard(lock_);
     news_.push_back(damage);
   }
-  // Whoever sees stopped() after this has counted us sees the job, too, or we see that it is too late for one.
+  // Counted until it is decided whether the job is posted. If stopped() was true before, stop_ is set and none is
+  // posted. Otherwise it cannot become true in between.
   running_.fetch_add(1);
   if (!stop_.load()) wake();
   running_.fetch_sub(1);
@@ -85,7 +86,7 @@ void MemoryRepair::onWake() {
     takeNews();
     if (!works_.empty() && !restoring_) restoreAll().detach();
   }
-  // What wake() has counted. Nothing of this object is used behind it.
+  // Ends the count of wake(). Nothing of this object is used afterwards: it may be destroyed.
   running_.fetch_sub(1);
 }
 
@@ -171,7 +172,7 @@ bool MemoryRepair::Work::isHopeless() const {
   return std::ranges::all_of(tasks, [](const RepairTask& one) { return one.isLost(); });
 }
 
-/// However long those who are asked for it take.
+/// Gives up the entries that were not restored within kPatienceNs, even while a backup is still being asked.
 void MemoryRepair::giveUpOverdue() {
   for (auto& [segment, work] : works_) {
     for (RepairTask& task : work.tasks) {
@@ -188,7 +189,7 @@ bool MemoryRepair::mayStart(const Work& work) const {
   return !work.is_running && attending_ < (work.isHopeless() ? kHopelessMax : kAttendedMax);
 }
 
-/// The one that has been due for longest; nullptr: none can begin now.
+/// The work that has been due for longest; nullptr: none can begin now.
 MemoryRepair::Work* MemoryRepair::nextWork() {
   Work* next = nullptr;
   for (auto& [segment, work] : works_) {
@@ -198,7 +199,7 @@ MemoryRepair::Work* MemoryRepair::nextWork() {
   return next;
 }
 
-/// When there is something to do if nothing happens.
+/// The time at which there is something to do if nothing happens before.
 int64_t MemoryRepair::nextNs() const {
   int64_t next_ns = runtime::kNever;
   for (const auto& [segment, work] : works_) {
@@ -216,7 +217,7 @@ runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
   ++attending_;
   Work& work = works_.at(segment);
   work.is_running = true;
-  work.due_ns = runtime::kNever;  // unless there are news
+  work.due_ns = runtime::kNever;  // until putOff(), or news of more damage
   const std::vector<RepairTask> tried = work.tasks;
   Damages damages;
   Damages restored;
@@ -232,7 +233,7 @@ runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
   running_.fetch_sub(1);
 }
 
-/// Until the next try; forgets it if nothing is left to do.
+/// Ends a try: sets the time of the next one, or forgets the work if nothing is left to do.
 void MemoryRepair::putOff(SegmentId segment) {
   Work& work = works_.at(segment);
   work.is_running = false;
@@ -251,13 +252,13 @@ void MemoryRepair::putOff(SegmentId segment) {
 
 // ---- from where
 
-/// If it was found once more since, that is another one behind it.
+/// The first task for this entry. If the entry was found damaged once more since, there is another task behind it.
 MemoryRepair::RepairTask& MemoryRepair::taskOf(const log::Damage& damage) {
   std::vector<RepairTask>& all = works_.at(damage.segment).tasks;
   return *std::ranges::find(all, damage.ref, [](const RepairTask& task) { return task.damage.ref; });
 }
 
-/// Nothing is left to do for it.
+/// Forgets the task of a damage for which nothing is left to do.
 void MemoryRepair::forget(const log::Damage& damage) {
   std::vector<RepairTask>& all = works_.at(damage.segment).tasks;
   all.erase(all.begin() + (&taskOf(damage) - all.data()));
@@ -265,7 +266,7 @@ void MemoryRepair::forget(const log::Damage& damage) {
 
 /// @param damages  of one segment
 runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
-  // Backups give away closed replicas.
+  // Backups give away closed replicas only, so a head is closed first.
   if (segment == parts_.log.headId()) static_cast<void>(parts_.log.requestRoll());
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
   const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
@@ -282,7 +283,7 @@ runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
 
 /// @param damages  those that are restored are taken out
 runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Damages& damages) {
-  std::vector<std::byte> replica;  // all of it, if it was needed
+  std::vector<std::byte> replica;  // the whole replica, if it was needed
   Damages restored;
   Status heard = Status::Ok;
   for (size_t i = 0; i < damages.size() && heard == Status::Ok && !stop_.load();) {
@@ -298,7 +299,8 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
     }
   }
   if (heard == Status::NotFound) {
-    // It counts as a copy here, and is none any more: its disk has not kept it, and only we ask for it.
+    // The backup's disk has not kept the replica, which still counts here. No other server asks for it, so this one
+    // reports the loss, and the replica is made again.
     co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
     parts_.replicas->noteLostReplica(ServerId(holder.address.id), segment, holder.replica_epoch);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
@@ -306,9 +308,9 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
   if (!restored.empty()) co_await release(std::move(restored));
 }
 
-/// @param replica  all of it, if it is here already or is fetched now
+/// @param replica  the whole replica, if it is here already or is fetched now
 /// @param heard    set to what the holder says
-/// @return anything but Ok: not from there, or it has gone
+/// @return anything but Ok: the entry cannot be restored from this holder, or its segment has gone
 runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica,
                                                Status& heard) {
   log::Integrity& integrity = parts_.log.integrity();
@@ -330,20 +332,21 @@ runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage
   co_return integrity.restoreFrom(damage, replica);
 }
 
-/// When nobody has read their bytes without having seen the mark go.
+/// Takes the marks off restored entries, after a grace period: then a thread that sees no mark has compared keys with
+/// the right bytes only.
 runtime::Task<void> MemoryRepair::release(Damages damages) {
   co_await waitFor(parts_.log.settling().graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
     if (parts_.log.integrity().segmentOf(damage) == nullptr) {
-      // While we waited.
+      // The segment has gone during the wait.
       forget(damage);
       parts_.log.integrity().forgetGone();
       continue;
     }
     RepairTask& task = taskOf(damage);
     if (!parts_.log.integrity().isRestored(damage)) {
-      // Once more, while it was waiting: nobody reports what is marked.
+      // The entry was damaged once more during the wait. A marked entry is not reported again, so the task begins anew.
       task.restored_from.reset();
       task.give_up_ns = nowNs() + kPatienceNs;
       continue;
@@ -365,13 +368,13 @@ runtime::Task<Status> MemoryRepair::fetchWhole(rpc::PeerAddress holder, SegmentI
     Piece piece;
     const auto offset = static_cast<uint32_t>(bytes.size());
     const Status status = co_await ask(holder, segment, offset, wire::FetchReplica::kBytesMax, piece);
-    // It has others to answer; what is here already is not asked for again.
+    // The backup has others to answer. The bytes that are here already are not asked for again.
     if (status == Status::RetryLater && nowNs() < deadline_ns && !stop_.load()) {
       co_await runtime::sleepFor(parts_.background, kFetchPauseNs);
       continue;
     }
     if (status != Status::Ok) co_return status;
-    if (offset != 0 && piece.replica_bytes != length) co_return Status::BadRequest;  // another one since
+    if (offset != 0 && piece.replica_bytes != length) co_return Status::BadRequest;  // another replica
     if (nowNs() > deadline_ns) co_return Status::DeadlineExceeded;
     length = piece.replica_bytes;
     bytes.insert(bytes.end(), piece.bytes.begin(), piece.bytes.end());
@@ -380,7 +383,7 @@ runtime::Task<Status> MemoryRepair::fetchWhole(rpc::PeerAddress holder, SegmentI
   co_return Status::Ok;
 }
 
-/// A piece of a replica: all that was asked for and that there is, and at least a byte.
+/// Fetches a piece of a replica: as many of the bytes that were asked for as there are, and at least one.
 runtime::Task<Status> MemoryRepair::ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes,
                                         uint32_t bytes_max, Piece& piece) {
   using Fetch = wire::FetchReplica;

@@ -69,16 +69,16 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     runtime::GraceTicket marked;  ///< when it is over, every reader of its bytes has seen the mark
     int64_t give_up_ns = 0;
     bool is_given_up = false;
-    /// The server whose bytes lie in its place again. Only the store still has to decide what becomes of it, however
-    /// long that takes.
+    /// Set when the right bytes lie in its place: the server that they came from. Only the store still has to decide
+    /// what becomes of the entry, however long that takes.
     std::optional<uint64_t> restored_from;
     bool isLost() const { return is_given_up && !restored_from; }
   };
-  /// What is damaged in one segment; restored together.
+  /// The damaged entries of one segment, which are restored together.
   struct Work {
     std::vector<RepairTask> tasks;
     int64_t due_ns = 0;
-    /// Between attempts while isHopeless().
+    /// The pauses between attempts while isHopeless().
     runtime::DoublingPause hopeless_pause{10 * runtime::kNanosPerSecond, 600 * runtime::kNanosPerSecond};
     bool is_running = false;
     bool isHopeless() const;

@@ -8,7 +8,7 @@ void LogRequests::add(const LogRequest& request) {
   using Kind = LogRequest::Kind;
   {
     SpinGuard guard(lock_);
-    // Among many who wait, the one who waits for most counts.
+    // Consecutive requests to wait for bytes of one segment become one: the one that waits for the most bytes.
     const bool waits = request.kind == Kind::Durable || request.kind == Kind::Flush;
     if (waits && !queued_.empty() && queued_.back().kind == request.kind && queued_.back().id == request.id) {
       queued_.back().bytes = std::max(queued_.back().bytes, request.bytes);

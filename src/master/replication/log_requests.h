@@ -15,14 +15,15 @@ struct LogRequest {
   Kind kind;
   SegmentId id;
   const log::Segment* segment = nullptr;  ///< of Open, Close and Moved
-  uint32_t bytes = 0;                     ///< of Durable and Flush: up to where a request waits for it
+  uint32_t bytes = 0;                     ///< of Durable and Flush: a request waits for this many bytes
 };
 
-/// What the log asks for, in its order, until the dispatch thread takes it; and the job there that does so.
+/// The queue of the log's requests, in the log's order, and whether the job that takes them on the dispatch thread is
+/// posted.
 /// Threads: take() and noteRunning() on the dispatch thread, the rest on any thread.
 class LogRequests {
  public:
-  /// @param job  what is posted; takes the requests. Both are borrowed
+  /// @param job  takes the requests. Both are borrowed
   LogRequests(rpc::Dispatch& dispatch, runtime::Job& job) : dispatch_(dispatch), job_(job) {}
 
   /// Adds a request, and has the job posted.
@@ -32,7 +33,8 @@ class LogRequests {
     if (is_posted_.exchange(true, std::memory_order_seq_cst)) return;
     dispatch_.post(job_, runtime::Priority::Waited);
   }
-  /// The job begins. Before it looks at anything: whoever wakes from here on is seen by it or posts it again.
+  /// Called when the job begins, before it looks at anything: the job sees what was noted before an earlier wake(), and
+  /// a later wake() posts it again.
   void noteRunning() { is_posted_.store(false, std::memory_order_seq_cst); }
   /// True if the job is posted and has not begun.
   bool isPosted() const { return is_posted_.load(std::memory_order_seq_cst); }

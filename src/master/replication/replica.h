@@ -8,12 +8,17 @@ namespace ramcore::master {
 
 class ReplicaSender;
 
-/// One replica, and the write to it that is in flight. A flush that a request waits for is a call of its own beside the
-/// write, so that what follows does not wait for the disk. There may be two such calls: one whose flush is under way,
-/// and one that waits for the next flush, so that the disk does not wait for us.
+/// One replica, and the calls to its backup that are in flight: one write, and at most two flush calls.
+///
+/// Bytes that are committed while the write is in flight go with the next write. A flush that a request waits for is a
+/// call of its own, which is answered when it is flushed, so that the answers to writes do not wait for the disk. There
+/// may be two such calls: one whose flush is under way, and one that waits for the next flush, so that the disk does
+/// not wait for this server. They carry the bytes that are to be flushed, unless a request waits for these bytes to be
+/// durable and no more, or they are too many for one call. Then writes carry the bytes, and a flush call is sent right
+/// behind them. See ReplicaSender::sendWhatIsDue.
 /// Thread: the dispatch's.
 struct Replica : rpc::OutgoingCall {
-  /// @param owner  sends its writes, and is told of their ends; borrowed
+  /// @param owner  sends the calls, and deals with their answers; borrowed
   Replica(ReplicaSender& owner, const Member& member, uint64_t replica_epoch);
 
   struct Retry : runtime::Timer {
@@ -54,11 +59,13 @@ struct Replica : rpc::OutgoingCall {
   // stored_bytes.
   uint32_t next_bytes = 0;
   bool closed = false;
-  bool is_blocked = false;  // what is to be sent next is damaged in memory
+  bool is_blocked = false;  // the segment is closed, and the bytes to be sent next are damaged in memory
 
-  bool busy = false;
-  bool given_up = false;           // the outcome of its calls is ignored
-  bool is_last_certified = false;  // the write in flight has a certificate
+  bool busy = false;      // a write is in flight
+  bool given_up = false;  // the outcome of its calls is ignored
+  // The write in flight: whether it has a certificate, closes the replica, is flushed, begins beyond stored_bytes;
+  // where it ends, and its epoch.
+  bool is_last_certified = false;
   bool is_last_closed = false;
   bool is_last_flushed = false;
   bool is_last_ahead = false;

@@ -82,7 +82,7 @@ void ReplicaFreeing::told(rpc::OutgoingCall& call) {
   backup.busy = false;
   if (freeing.stopped_) return;
   const Status status = backup.outcome();
-  // What was not heard is said again, as long as somebody is there who could hear it.
+  // A call that may not have arrived is repeated, for as long as the backup is a member (tellNext).
   const bool again = status == Status::DeadlineExceeded || status == Status::SessionLost ||
                      status == Status::Unreachable || status == Status::RetryLater;
   if (!again) backup.segments.pop_front();

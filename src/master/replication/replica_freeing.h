@@ -9,8 +9,8 @@
 
 namespace ramcore::master {
 
-/// Tells backups which replicas they need not keep any more: each backup one segment after the other, and again until
-/// it has heard it or is no member any more.
+/// Tells backups which replicas they need not keep any more: each backup one segment after the other, repeated until
+/// the backup has answered or is no member any more.
 /// Thread: the dispatch's.
 class ReplicaFreeing {
  public:
@@ -21,9 +21,9 @@ class ReplicaFreeing {
   /// Has the replica of `segment` on `backup` freed. A server that is no member is not told: its next life asks which
   /// replicas are needed.
   void free(ServerId backup, SegmentId segment);
-  /// Forgets what was to be said to servers that are no members any more. The members of the placement have changed.
+  /// Called when the members of the placement have changed: forgets what servers that have left were to be told.
   void membersChanged();
-  /// Ends all calls; nobody is told anything any more.
+  /// Ends all calls; no backup is told anything any more.
   void stop();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 // While a segment has fewer replicas than it could, and nothing else happens, it is looked at this often.
 constexpr int64_t kShortPauseNs = 100 * runtime::kNanosPerMilli;
 constexpr int64_t kFloorPauseNs = 5 * runtime::kNanosPerMilli;
-// Closed segments that are copied again at a time: more would take the place of what clients wait for.
+// Closed segments that are replicated again at a time: more would hold up what clients wait for.
 constexpr size_t kRepairsMax = 4;
 
 }  // namespace
@@ -38,7 +38,7 @@ void ReplicaManager::setMembers(std::vector<Member> members) {
   freeing_.membersChanged();
   admission_.membersChanged();
   counts_changed_ = true;
-  // Each may have lost replicas, or get one more.
+  // Each segment may have lost replicas, or get one more.
   for (const auto& [id, segment] : segments_.all()) active_.insert(id);
   wake();
 }
@@ -73,7 +73,7 @@ void ReplicaManager::requestDurable(LogPosition position) {
 void ReplicaManager::requestFlush(LogPosition position) {
   requests_.add({.kind = LogRequest::Kind::Flush, .id = position.segment, .bytes = position.offset_bytes});
 }
-// How much is committed stands in the segment; which segments grow is known.
+// There is nothing to note: the segment says how much is committed, and every segment that grows is in active_.
 void ReplicaManager::advance(const log::Segment&) { wake(); }
 
 void ReplicaManager::pump() {
@@ -90,7 +90,8 @@ void ReplicaManager::applyQueued() {
 }
 
 void ReplicaManager::refreshCounts() {
-  // The first head is opened by an answer of a backup, which is no change of segments.
+  // When an answer of a backup opens the first head, counts_changed_ is not set: so counts are taken until `least` is
+  // not 0.
   if (!counts_changed_ && stats_.least.load(std::memory_order_relaxed) != 0) return;
   counts_changed_ = false;
   const Counts now = counts();
@@ -98,15 +99,15 @@ void ReplicaManager::refreshCounts() {
   stats_.repairing.store(now.repairing, std::memory_order_relaxed);
 }
 
-// The memory of a segment that was freed stays in place until this thread's next round at the latest: what was freed
-// before comes first.
+// The log's requests are carried out first: one may free this segment, whose memory is readable only until this
+// thread's next round.
 void ReplicaManager::stepNow(SegmentId segment) {
   applyQueued();
   ReplicatedSegment* const found = segments_.find(segment);
   if (found == nullptr) return;
   found->step();
-  // A later head may wait for the end of one that is closed now before the floor can pass it. One that found no server
-  // for a replica has to be looked at again, even if nothing else happens.
+  // If this segment is closed now, the floor may pass it, for which a later head may wait. If it has found no server
+  // for a replica, it has to be looked at again, even if nothing else happens.
   if (!found->isClosed() && found->replicas().count() >= placement_.targetCount()) return;
   counts_changed_ = true;
   wake();
@@ -161,14 +162,16 @@ void ReplicaManager::apply(const LogRequest& request) {
 void ReplicaManager::forget(SegmentId segment) {
   ReplicatedSegment& found = *segments_.find(segment);
   found.stop();
-  // Also at servers whose replica was given up for lost: it may be there all the same, and would keep its frame.
+  // It is freed also on servers whose replica was given up as lost: that may be there all the same, and would keep its
+  // storage frame.
   for (const ServerId backup : found.replicas().everHeldBy()) freeing_.free(backup, segment);
   active_.erase(segment);
   repairing_.erase(segment);
   segments_.erase(segment);
 }
 
-// Otherwise the log will have the head that it has prepared.
+// Forgets a head that the log does not want any more, if no recovery can find it. If one may find it, the log gets this
+// head after all.
 bool ReplicaManager::withdrawIfStuck(SegmentId segment) {
   if (!segments_.find(segment)->canBeWithdrawn()) return false;
   forget(segment);
@@ -197,7 +200,8 @@ void ReplicaManager::stepAll() {
       repairing_.insert(*at);
     }
     if (segment.step()) {
-      // Others are not to wait for memory that may never be restored, nor for places that may never come free.
+      // The segment gives its turn back: others are not to wait for memory that may never be restored, nor for places
+      // that may never come free.
       if (segment.isBlocked() || segment.isOutOfPlaces()) repairing_.erase(*at);
       is_short = is_short || segment.replicas().count() < placement_.targetCount();
       all_heads_have_places = all_heads_have_places && !segment.hasNoPlace();
@@ -211,7 +215,7 @@ void ReplicaManager::stepAll() {
   // Small heads that have found places say nothing about others.
   admission_.notePlaces(all_heads_have_places && !isShortOfPlaces());
   is_short = is_short || !all_heads_have_places;
-  // Turns that came free behind those that wait for one.
+  // A turn was given back after a segment that waits for one had been passed: another round is needed.
   if (is_waiting && repairing_.size() < kRepairsMax) wake();
   if (is_short && !look_again_.isArmed()) {
     environment_.dispatch.arm(look_again_, environment_.clock.nowNs() + kShortPauseNs);
@@ -222,10 +226,11 @@ void ReplicaManager::noteLost(ServerId backup, Status why, uint8_t frame_flags) 
   stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
   counts_changed_ = true;
   placement_.avoid(backup, why, frame_flags);
-  wake();  // if no other one takes its place, only time brings it back: see stepAll
+  wake();  // if no other server takes its place, only time brings this one back: see stepAll
 }
 
-// The server goes on taking writes: it is the first that may have room for another one.
+// The server is not avoided: its disk has lost a replica, but it takes new ones. For this segment others are preferred
+// (ReplicaSet::rottenOn).
 void ReplicaManager::noteRotten(ServerId backup) {
   stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
   counts_changed_ = true;
@@ -234,7 +239,7 @@ void ReplicaManager::noteRotten(ServerId backup) {
   wake();
 }
 
-// Others must not take it for what was written, and nobody knows what that was.
+// The damaged bytes must not be sent: backups would take them for what was written, and no replica has the right ones.
 bool ReplicaManager::noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) {
   if (events_->segmentSpoilt(segment, offset_bytes)) return true;
   if (is_spoilt_) return false;

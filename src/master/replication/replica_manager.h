@@ -25,18 +25,13 @@ namespace ramcore::master {
 
 /// Keeps R replicas of every segment of a log on other servers: the log's Replicator.
 ///
-/// What is reported durable is on all replicas of the segment. A recovery relies on a single open replica of the log
-/// head, so the set of these replicas changes only in this order: nothing is reported any more; the replicas that stay
-/// and the new ones are certified under the next replica epoch, and flushed; the coordinator stores this epoch as the
-/// log's floor; only then reports go on. No floor is raised for a server that was declared dead, so it cannot go on
-/// alone. Closed segments, survivors and side logs count when they are closed, and a closed replica is complete. What
-/// is lost of them is replicated again in the background, without a floor.
-///
-/// Each replica has one write in flight; what is committed meanwhile goes with the next one. While a request waits for
-/// the disk, there are at most two further calls, which are answered when they are flushed: one whose flush is under
-/// way, and one that waits for the next flush. They carry the bytes that are to be flushed, unless a request waits for
-/// these bytes to be durable and no more. Then a write carries the bytes, and the flush call is sent right behind it.
-/// See ReplicaSender::sendWhatIsDue.
+/// Bytes are reported durable when they are on all replicas of the segment. A recovery relies on a single open replica
+/// of the log head, so the set of these replicas changes only in this order: nothing is reported any more; the replicas
+/// that stay and the new ones are certified under the next replica epoch, and flushed; the coordinator stores this
+/// epoch as the log's floor; only then reports go on. No floor is raised for a server that was declared dead, so it
+/// cannot go on alone. Closed segments, survivors and side logs count when they are closed, and a closed replica is
+/// complete. Their lost replicas are made again in the background, without a floor. See Replica for the calls that are
+/// in flight.
 ///
 /// Threads: the Replicator's calls come from any thread; everything else is on the dispatch thread.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {
@@ -50,7 +45,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     /// The gauge of the backup in this process, if there is one. It is taken for the other backups as well: servers
     /// share the work evenly, so these are about as full.
     const BackupGauge* backup = nullptr;
-    /// Called when something was damaged in memory before it was replicated, and cannot be mended: the server has to
+    /// Called when an entry was damaged in memory before it was replicated, and cannot be mended: the server has to
     /// stop. `why` is a line for a person. Once, on the dispatch. May be empty.
     std::function<void(const std::string& why)> on_spoilt = {};
   };
@@ -150,11 +145,11 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   // Only for the dispatch thread.
   SegmentTable segments_;
   std::set<SegmentId> active_;     // segments with something to send or to report
-  std::set<SegmentId> repairing_;  // closed ones of these that are replicated again
+  std::set<SegmentId> repairing_;  // closed segments of these that have a turn to be replicated again
   LookAgain look_again_;
   ReplicaFreeing freeing_;
   uint32_t raising_ = 0;
-  bool counts_changed_ = true;  // and stats_ does not show it yet
+  bool counts_changed_ = true;  // counts() may have changed, and stats_ does not show that yet
   bool stopped_ = false;
   bool is_spoilt_ = false;
 };

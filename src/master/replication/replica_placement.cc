@@ -13,7 +13,7 @@ namespace {
 
 // A server that failed is not chosen again for this long.
 constexpr int64_t kAvoidNs = 2 * runtime::kNanosPerSecond;
-// Between two lines that say that a server is full.
+// The time between two trace lines that say that a server is full.
 constexpr int64_t kTellFullNs = 60 * runtime::kNanosPerSecond;
 
 }  // namespace
@@ -91,7 +91,7 @@ void ReplicaPlacement::avoid(ServerId backup, Status why, uint8_t frame_flags) {
   const Avoided kind = why == Status::NoSpace ? kindOf(frame_flags) : Avoided::ForAll;
   int64_t& until_ns = avoided_until_ns_[{backup, kind}];
   const int64_t now_ns = clock_.nowNs();
-  // A full one is asked again and again, for as long as it is full.
+  // A full server is asked again every kAvoidNs for as long as it is full: one trace line every kTellFullNs is enough.
   const auto told = full_told_ns_.find(backup);
   const bool is_told = why == Status::NoSpace && told != full_told_ns_.end() && now_ns - told->second < kTellFullNs;
   if (until_ns <= now_ns && !is_told) {

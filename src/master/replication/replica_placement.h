@@ -51,8 +51,8 @@ class ReplicaPlacement {
   uint32_t availableCount() const;
   /// Replicas that a segment should have now, by configuration and by the servers that live.
   uint32_t targetCount() const;
-  /// targetCount() without the replicas that would be on servers that fail for another reason than a lack of storage
-  /// frames.
+  /// Replicas that a segment could have now: as targetCount(), but a server that has failed lately counts only if it
+  /// keeps one of `replicas`. A server that is only full counts.
   uint32_t possibleCount(const ReplicaSet& replicas) const;
 
   /// A server for one more replica beside `replicas`, or nullptr. Draws a random number if there is one.

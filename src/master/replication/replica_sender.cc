@@ -17,7 +17,7 @@ constexpr int64_t kRetryNs = 10 * runtime::kNanosPerMilli;
 // Damaged memory is looked at again after this.
 constexpr int64_t kUnsoundNs = 200 * runtime::kNanosPerMilli;
 
-// No repetition changes these.
+// Repeating the call does not change these outcomes.
 bool isFinal(Status status) {
   switch (status) {
     case Status::WrongServerId:
@@ -35,7 +35,8 @@ bool isFinal(Status status) {
   }
 }
 
-// What begins behind what is acknowledged is refused if something before it was lost.
+// A backup answers BadRequest to a call that begins beyond the bytes that it has. If the call was sent behind another
+// one that was lost, it is repeated, from stored_bytes on.
 Status withoutGap(Status status, bool is_ahead) {
   return status == Status::BadRequest && is_ahead ? Status::RetryLater : status;
 }
@@ -43,7 +44,7 @@ Status withoutGap(Status status, bool is_ahead) {
 }  // namespace
 
 // A head without certificates does not exist for a recovery. It gets the first ones when it is certain that it will be
-// opened, so that one that finds no places can still be given up.
+// opened, so that a head that finds no places can still be given up.
 bool ReplicaSender::mayCertify() const {
   return !demand_.is_head || has_certified_ || replicas_.openedCount() >= parts_.placement.leastCount();
 }
@@ -64,25 +65,29 @@ bool ReplicaSender::needs(const Replica& replica, uint32_t committed) const {
   return isOpenHead() && (replica.certified_epoch < replicas_.epoch() || replica.certified_bytes < committed);
 }
 
-// It has all that its segment had when the present epoch began, under a certificate, and grows.
+// True if the replica has all that the segment had when the present epoch began, under a certificate, and the segment
+// grows.
 bool ReplicaSender::isInStep(const Replica& replica) const {
   return isOpenHead() && !demand_.close_wanted && replica.certified_epoch == replicas_.epoch();
 }
 
-// Somebody waits for a flush of something, and one could begin: there is a certificate of the present epoch.
+// True if a request waits for bytes that are not flushed here yet, and a flush could begin: there is a certificate of
+// the present epoch.
 bool ReplicaSender::canFlush(const Replica& replica) const {
   if (!isOpenHead() || replica.certified_epoch != replicas_.epoch() || replica.closed) return false;
   return replica.flushed_bytes < demand_.flush_wanted;
 }
 
-// Nobody waits for what is to be sent, apart from those who wait until it is flushed.
+// True if no request waits for the bytes that are to be sent, other than for their flush, and one call can carry them:
+// then they may go with the flush call.
 bool ReplicaSender::isPatient(const Replica& replica, uint32_t committed) const {
   if (!isInStep(replica)) return false;
   return demand_.durable_wanted <= replica.certified_bytes &&
          committed - replica.next_bytes <= SegmentSource::kWriteBytesMax;
 }
 
-// What is on its way with a flush is asked after only if somebody waits for it who does not wait for the disk.
+// When all bytes are on their way, with flush calls, a write without bytes is sent only if a request waits for them to
+// be durable: the answer to a write does not wait for the disk.
 bool ReplicaSender::needsWrite(const Replica& replica, uint32_t committed) const {
   if (!needs(replica, committed)) return false;
   if (!mayCertify() && replica.opened && replica.stored_bytes >= committed) return false;
@@ -100,16 +105,17 @@ void ReplicaSender::sendWhatIsDue(Replica& replica, uint32_t committed) {
     if (!isSoundToSend(replica, committed)) return;
     send(replica, committed);
   }
-  // Right behind a write it covers that as well. Not until all that is wanted is there: there may always be more on its
-  // way.
+  // A flush call right behind a write covers the bytes of that write, too. It is not put off until all bytes that are
+  // wanted have arrived: under load there are always more on their way.
   const uint32_t on_its_way = isInStep(replica) ? replica.next_bytes : replica.certified_bytes;
   if (can_flush && on_its_way > replica.askedBytes()) sendFlush(replica, on_its_way);
 }
 
-/// Whether the next write to the replica would carry what was written. Of a segment that is closed everywhere somebody
-/// has the right bytes, and they are waited for. Before that there may be nobody: then the server stops, and what it
-/// has acknowledged is recovered from what was sent before. Before anything else of the next write, because the lengths
-/// in the entries are believed from here on.
+/// Verifies the entries that the next call to the replica would carry; if one is damaged, nothing is sent. If all
+/// replicas of the segment were closed, a backup has the right bytes, and the call waits until they are restored. If
+/// not, perhaps no server has them: the server stops if the entry cannot be mended, and what it has acknowledged is
+/// recovered from the bytes that were sent before. To be called before anything else is done with the bytes, because
+/// the lengths in the entries are trusted from here on.
 bool ReplicaSender::isSoundToSend(Replica& replica, uint32_t committed) {
   const bool is_sound = isSoundChunk(beginOfNext(replica), verifiedFor(replica), committed);
   replica.is_blocked = !is_sound && reports_.isClosed();
@@ -117,14 +123,15 @@ bool ReplicaSender::isSoundToSend(Replica& replica, uint32_t committed) {
   return is_sound;
 }
 
-/// Up to where nothing is verified again: once is enough for the copies that are made at the same time. What was closed
-/// long ago, and what is sent to one that takes the place of another one, has been in memory for a while.
+/// The bytes before this are not verified again. Replicas that are made at the same time share one verification. For a
+/// replica of a closed segment, and for one that takes the place of a lost one, all bytes are verified, because they
+/// have been in memory for a while.
 uint32_t ReplicaSender::verifiedFor(const Replica& replica) const {
   const bool is_late = reports_.isClosed() || (replicas_.epoch() > 1 && replica.certified_epoch == 0);
   return is_late ? 0 : source_.verifiedBytes();
 }
 
-/// @param verified  up to here nothing is looked at
+/// @param verified  the bytes before this are not looked at
 bool ReplicaSender::isSoundChunk(uint32_t from, uint32_t verified, uint32_t committed) {
   uint32_t at = std::max(from, verified);
   while (const auto damaged = source_.findDamage(from, at, committed)) {
@@ -143,7 +150,7 @@ uint32_t ReplicaSender::beginOfNext(const Replica& replica) const {
   return isInStep(replica) ? replica.next_bytes : replica.stored_bytes;
 }
 
-// The bytes up to `to`, with a certificate if the flags say so.
+// A write that carries the bytes up to `to`, and a certificate if the flags say so.
 transport::TxMessage ReplicaSender::makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags,
                                               bool closes) {
   using Write = wire::WriteReplica;
@@ -176,7 +183,8 @@ void ReplicaSender::send(Replica& replica, uint32_t committed) {
   const uint32_t from = beginOfNext(replica);
   const uint32_t to = source_.chunkEnd(from, committed);
   const bool closes = demand_.close_wanted && to == committed;
-  // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
+  // A certificate covers all bytes that the segment has. Segments that are no heads, and new replicas of closed ones,
+  // count only when they are closed, so they get none before.
   const bool is_whole = to == committed || RC_MUTATION("certify-what-is-half-made");
   const bool certifies = is_whole && mayCertify() && (isOpenHead() || closes);
   const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? replicas_.epoch() : replica.epoch;
@@ -193,7 +201,7 @@ void ReplicaSender::send(Replica& replica, uint32_t committed) {
   replica.last_to = to;
   replica.last_epoch = epoch;
   replica.is_last_certified = certifies;
-  // From the moment it is sent, not when it is answered: a recovery may find the head from then on, so it cannot be
+  // Set when the write is sent, not when it is answered: a recovery may find the head from then on, so it cannot be
   // withdrawn any more.
   has_certified_ = has_certified_ || certifies;
   if (certifies) replica.offered_epoch = std::max(replica.offered_epoch, epoch);
@@ -208,7 +216,7 @@ void ReplicaSender::send(Replica& replica, uint32_t committed) {
   parts_.caller.connection(replica.address).start(replica);
 }
 
-// Brings what there is up to `to` and is not on its way yet: all of it, or nothing.
+// The call carries the bytes up to `to` that are not on their way yet, if there are any.
 void ReplicaSender::sendFlush(Replica& replica, uint32_t to) {
   using Write = wire::WriteReplica;
   const uint32_t from = beginOfNext(replica);
@@ -247,8 +255,8 @@ void ReplicaSender::flushed(rpc::OutgoingCall& call) {
     status = Status::Corrupt;
   }
   flush.response = {};
-  // A flush that was on its way while its epoch ended says nothing about the new one, whose first write is flushed, and
-  // finds out whether the backup does what it is asked.
+  // The answer to a flush call of an epoch that has ended says nothing about the new one. The first write of an epoch
+  // is flushed as well, and shows whether the backup does what it is asked.
   const bool is_late = flush.epoch != sender.replicas_.epoch() || replica.closed || sender.reports_.isClosed();
   if (status == Status::Ok) {
     replica.flush_failing_since_ns = 0;
@@ -259,7 +267,7 @@ void ReplicaSender::flushed(rpc::OutgoingCall& call) {
   sender.parts_.owner.stepNow(sender.demand_.id);
 }
 
-// What is flushed is there, with its certificate, whether the answer of the write that brought it has come or not.
+// Flushed bytes are stored and certified, whether the answer to the write that carried them has come or not.
 void ReplicaSender::onFlushed(Replica& replica, uint32_t flushed_bytes) {
   replica.stored_bytes = std::max(replica.stored_bytes, flushed_bytes);
   replica.next_bytes = std::max(replica.next_bytes, replica.stored_bytes);
@@ -287,14 +295,14 @@ void ReplicaSender::written(rpc::OutgoingCall& call) {
     status = withoutLostAnswer(replica, withoutGap(status, replica.is_last_ahead));
     sender.onFailed(replica, status, replica.failing_since_ns);
   }
-  // A closed one gives its turn back when it is complete.
+  // A closed segment is stepped only while it has one of the kRepairsMax turns, which stepAll() gives out.
   if (sender.reports_.isClosed()) return sender.parts_.owner.wake();
   sender.parts_.owner.stepNow(sender.demand_.id);
 }
 
-// The write that takes a replica to a later epoch may have arrived without an answer. If more has come since than one
-// write takes it is not repeated: what is sent first has no certificate, and names the former epoch. A backup that is
-// past that refuses it, and the next epoch is tried.
+// A write that takes the replica to a later epoch may have arrived although its answer was lost. It is not repeated if
+// the segment has grown since by more than one write carries: the next write has no certificate, and names the former
+// epoch. The backup, which is past that epoch, answers StaleEpoch. Then the next epoch is tried.
 Status ReplicaSender::withoutLostAnswer(Replica& replica, Status status) {
   if (status != Status::StaleEpoch || replica.last_epoch >= replica.offered_epoch) return status;
   replica.epoch = replica.last_epoch + 1;
@@ -318,7 +326,7 @@ void ReplicaSender::onWritten(Replica& replica) {
 }
 
 void ReplicaSender::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
-  // What was sent behind the failed write is refused, because a backup takes nothing behind a gap: all is sent again.
+  // A backup takes nothing behind a gap, so it refuses the calls behind the failed one: all is sent again.
   replica.next_bytes = replica.stored_bytes;
   if (status == Status::Fenced) parts_.admission.fence();
   const int64_t now_ns = parts_.dispatch.clock().nowNs();
@@ -335,7 +343,7 @@ void ReplicaSender::onFailed(Replica& replica, Status status, int64_t& failing_s
 
 void ReplicaSender::retry(runtime::Timer& timer) {
   ReplicaSender& sender = static_cast<Replica::Retry&>(timer).owner.sender;
-  // Its turn may be another one's by now.
+  // As in written(): a closed segment is stepped by stepAll() only.
   if (sender.reports_.isClosed()) return sender.parts_.owner.wake();
   sender.parts_.owner.stepNow(sender.demand_.id);
 }

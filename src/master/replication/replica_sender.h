@@ -10,8 +10,7 @@ namespace ramcore::master {
 /// Sends the replicas of one segment what they lack, and deals with the answers: decides when a write or a flush is
 /// due, verifies and certifies what it carries, repeats what failed, and gives up a replica that fails for good.
 ///
-/// Each replica has one write in flight; what is committed meanwhile goes with the next one. While a request waits for
-/// the disk, there are at most two further calls, which are answered when they are flushed. See sendWhatIsDue().
+/// See Replica for the calls that are in flight.
 /// Thread: the dispatch's.
 class ReplicaSender {
  public:
@@ -63,7 +62,7 @@ class ReplicaSender {
   ReplicaSet& replicas_;
   SegmentSource& source_;
   const SegmentReports& reports_;
-  bool is_spoilt_ = false;      // what is to be sent is damaged in memory for good
+  bool is_spoilt_ = false;      // the bytes to be sent are damaged in memory for good
   bool has_certified_ = false;  // a backup may have a certificate for it
 };
 

@@ -12,7 +12,8 @@ void ReplicaService::addTo(rpc::ServiceTable& table) {
 void ReplicaService::checkReplicas(rpc::Request request) {
   wire::control::CheckReplicasRequest ask;
   if (!rpc::parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  // Until we know that it lives, we may count copies of its former life, which are the very ones it asks about.
+  // Until this server knows that the backup lives, it may count replicas of the backup's former life, which are those
+  // that the backup asks about.
   if (!replicas_.isMember(ServerId(request.peerId()))) return request.reply(Status::RetryLater);
   for (const auto& lost : ask.lost()) {
     replicas_.noteLostReplica(ServerId(request.peerId()), SegmentId(lost.segment()), lost.replica_epoch());

@@ -38,8 +38,8 @@ void ReplicaSet::dropGone() {
   }
 }
 
-// For a head that may still be open somewhere, what stays is certified anew: the lost replica, or a write that is still
-// on its way to it, must never pass for the end of the log.
+// Begins the next epoch of the set, under which the other replicas of an open head are certified anew: the lost
+// replica, or a write that is still on its way to it, must never pass for the end of the log.
 ServerId ReplicaSet::remove(size_t index) {
   const std::unique_ptr<Replica> lost = std::move(replicas_[index]);
   replicas_.erase(replicas_.begin() + static_cast<ptrdiff_t>(index));
@@ -63,7 +63,8 @@ void ReplicaSet::lose(const Replica& replica, Status why) {
 bool ReplicaSet::loseOn(ServerId backup, uint64_t replica_epoch) {
   const auto found =
       std::find_if(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return replica->backup == backup; });
-  // One that takes the place of another one on the same server has a later epoch; none has one that we have not given.
+  // A replica that has taken the place of the lost one on the same server has a later epoch, and is not lost. An epoch
+  // above epoch_ was never given out.
   if (found == replicas_.end() || (*found)->epoch > replica_epoch || replica_epoch > epoch_) return false;
   rotten_on_ = backup;
   parts_.owner.noteRotten(remove(static_cast<size_t>(found - replicas_.begin())));

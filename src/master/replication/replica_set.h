@@ -9,7 +9,7 @@
 
 namespace ramcore::master {
 
-/// The replicas of one segment that count, the epoch of their set, and where the segment is or ever was.
+/// The replicas of one segment that count, the epoch of their set, and the servers that the segment is or ever was on.
 /// Thread: the dispatch's.
 class ReplicaSet {
  public:
@@ -55,7 +55,7 @@ class ReplicaSet {
   void restartUnclosed(ReplicaSender& sender);
   /// Gives up replicas on servers that are no members any more.
   void dropGone();
-  /// Gives up a replica, which ends.
+  /// Gives up a replica, which is destroyed.
   void lose(const Replica& replica, Status why);
   /// Gives up the replica on `backup`, unless its epoch is later than `replica_epoch`. Returns false if none was given
   /// up.

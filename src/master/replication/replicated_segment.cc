@@ -26,7 +26,7 @@ bool ReplicatedSegment::canBeWithdrawn() const {
 
 uint32_t ReplicatedSegment::completeCount() const {
   return replicas_.countOf([this](const Replica& replica) {
-    // One that waits for its turn may still name servers that are gone.
+    // A segment that waits for its turn may still have replicas on servers that are gone.
     if (!parts_.placement.isMember(replica.backup)) return false;
     if (isClosed() || !isHead()) return replica.closed;
     return replica.certified_epoch == replicas_.epoch() && replica.certified_bytes >= reports_.durableBytes();
@@ -60,9 +60,9 @@ bool ReplicatedSegment::step() {
   return has_work;
 }
 
-// The bytes of a replica that is being made would be partly of the one memory and partly of the other. What its server
-// has of it is of an older epoch than the one that takes its place there; if the last write of it arrives nevertheless,
-// it is complete, and good.
+// Replicas that are being made begin again: otherwise their bytes would be partly from the one memory and partly from
+// the other. The replica that begins again has a later epoch than what its backup has of the former one. If the last
+// write of the former one arrives nevertheless, that replica is complete, and good.
 void ReplicatedSegment::moved(const log::Segment& segment) {
   RC_CHECK(isClosed() && segment.id() == id());
   source_.move(segment);

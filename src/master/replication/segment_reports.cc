@@ -7,8 +7,8 @@
 
 namespace ramcore::master {
 
-// Copies without which it is neither open nor closed. A server that is full counts, whether it can be asked again now
-// or not: what waits for it may take the place of copies that go when this one is closed.
+// The replicas without which the segment is neither open nor closed. A server that is full counts as one that can keep
+// a replica, whether it can be asked again now or not: it may get room when other replicas are freed.
 uint32_t SegmentReports::awaitedCount() const {
   const uint32_t least = parts_.placement.leastCount();
   if (demand_.copies_awaited == log::CopiesAwaited::Least) return least;
@@ -37,13 +37,13 @@ void SegmentReports::report() {
     const uint64_t epoch = replicas_.epoch();
     if (!replicas_.allOf([epoch](const Replica& replica) { return replica.certified_epoch == epoch; })) return;
     if (!opened_) {
-      // Nothing in it is acknowledged before its predecessor is closed; the floor may follow until then.
+      // Nothing in the head is acknowledged before its predecessor is closed; the floor may follow until then.
       opened_ = true;
       parts_.admission.noteOpened(demand_.is_of_reserve);
       parts_.events.segmentOpened(demand_.id);
     }
-    // Nothing is acknowledged until the coordinator has the floor: before, a recovery would still believe the replica
-    // that was lost, which ends earlier.
+    // Nothing is acknowledged until the coordinator has the floor: before that, a recovery would still believe the
+    // replica that was lost, which ends earlier.
     if (floor_epoch_ < epoch && !RC_MUTATION("go-on-without-the-floor")) {
       if (raising_ || !parts_.owner.mayRaiseFloor(demand_.id)) return;
       raising_ = true;
@@ -58,7 +58,7 @@ void SegmentReports::report() {
   }
 }
 
-// All replicas are certified under the present epoch, which is not below the floor.
+// Called when all replicas are certified under the present epoch, and a recovery would ignore those of earlier epochs.
 void SegmentReports::reportDurable() {
   uint32_t durable = UINT32_MAX;
   uint32_t flushed = UINT32_MAX;

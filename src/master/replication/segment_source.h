@@ -29,7 +29,7 @@ class SegmentSource {
   /// Verifies the entries from `at` on that a write which begins at `from` would carry.
   /// @return where the first damaged one begins; nothing if all are as they were written
   std::optional<uint32_t> findDamage(uint32_t from, uint32_t at, uint32_t committed);
-  /// Up to here it was verified when it was first sent.
+  /// The bytes before this were verified when they were first sent.
   uint32_t verifiedBytes() const { return verified_bytes_; }
   /// A certificate of the first `to` bytes. See log::CertificateCutter::cut.
   log::Certificate certify(uint32_t to, uint64_t replica_epoch, bool closes) {

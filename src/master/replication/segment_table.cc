@@ -32,7 +32,7 @@ ReplicaCounts SegmentTable::counts() const {
   counts.least = counts.wanted;
   bool any = false;
   for (const auto& [id, segment] : segments_) {
-    // What is not open or closed everywhere for the first time holds nothing that was acknowledged.
+    // A head that was never open, or another segment that was never closed, holds nothing that was acknowledged.
     if (segment->isHead() ? !segment->isOpened() : !segment->isClosed()) continue;
     any = true;
     const uint32_t complete = segment->completeCount();

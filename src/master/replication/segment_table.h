@@ -45,7 +45,8 @@ class SegmentTable {
   const Map& all() const { return segments_; }
   /// nullptr: there is no such segment. Valid until erase().
   ReplicatedSegment* find(SegmentId id) const;
-  /// @param id  as the log gave it when it opened the segment. What it has dropped since has no id of its own any more
+  /// @param id  the id under which the log opened the segment. A segment that the log has dropped since has no id any
+  ///            more
   void add(SegmentId id, std::unique_ptr<ReplicatedSegment> segment) { segments_.emplace(id, std::move(segment)); }
   void erase(SegmentId id) { segments_.erase(id); }
 

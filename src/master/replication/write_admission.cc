@@ -9,7 +9,8 @@
 namespace ramcore::master {
 namespace {
 
-// A head that finds too few servers for so long will not find them soon: writers are told, instead of left waiting.
+// A head that has found too few servers for this long will not find them soon: writes are refused, instead of being
+// left waiting.
 constexpr int64_t kNoPlaceNs = runtime::kNanosPerSecond;
 
 }  // namespace
@@ -20,7 +21,7 @@ void WriteAdmission::begin() {
 }
 
 void WriteAdmission::membersChanged() {
-  no_place_since_ns_ = 0;  // they are others now
+  no_place_since_ns_ = 0;  // the new members may have places
   refresh();
   tellIfTooFew();
 }
@@ -93,7 +94,7 @@ void WriteAdmission::refreshStorage() {
     const uint64_t for_heads = total - std::min(total, backup_->framesKept());
     percent = for_heads == 0 ? 0 : static_cast<uint32_t>(std::min(used, for_heads) * 100 / for_heads);
   }
-  // All are full that could take a head: whatever this server's own storage says.
+  // All backups that could take a head are full, whatever the gauge of the one in this process says.
   if (isShortOfPlaces()) percent = 100;
   storage_percent_.store(percent, std::memory_order_relaxed);
 }

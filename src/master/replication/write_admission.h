@@ -10,7 +10,7 @@
 namespace ramcore::master {
 
 /// Whether writes are taken: enough servers keep replicas, heads find places on them, and this server is not declared
-/// dead. Says to people when that changes.
+/// dead. Writes a trace line when that changes.
 /// Threads: writeStatus(), removeStatus(), isShortOfPlaces() and storagePercent() on any thread; the rest on the
 /// dispatch thread.
 class WriteAdmission {
@@ -26,18 +26,18 @@ class WriteAdmission {
   bool isShortOfPlaces() const { return short_of_places_.load(std::memory_order_relaxed); }
   uint32_t storagePercent() const { return storage_percent_.load(std::memory_order_relaxed); }
 
-  /// This server has got its id.
+  /// Called when this server has got its id.
   void begin();
-  /// The members of the placement have changed.
+  /// Called when the members of the placement have changed.
   void membersChanged();
-  /// This server is declared dead, or has to stop: nothing is written any more.
+  /// Called when this server is declared dead, or has to stop: nothing is written any more.
   void fence();
-  /// A log head lacks a place without which it can be neither opened nor closed.
+  /// Called for a log head that lacks a place without which it can be neither opened nor closed.
   /// @param is_of_reserve  it is a small head
   void noteStuck(bool is_of_reserve);
-  /// A log head has found places.
+  /// Called for a log head that has found places.
   void noteOpened(bool is_of_reserve);
-  /// All segments were looked at.
+  /// Called when all segments were looked at.
   /// @param all_heads_have_places  none of the open heads has too few storage frames, nor is isShortOfPlaces() true
   void notePlaces(bool all_heads_have_places);
   /// Publishes how full the storage is.

@@ -35,7 +35,8 @@ runtime::Task<void> ClientReplies::replyWhenReached(ClientReplies& self, Request
   if (RC_MUTATION("show-before-flushed")) {
     show_after.durable = std::max(show_after.durable, std::exchange(show_after.flushed, {}));
   }
-  // The one that takes longer first: what is flushed is durable, and the other one is mostly reached by then.
+  // The wait that takes longer comes first: what is flushed is durable, so the other position is mostly reached by
+  // then.
   Status status = co_await store::Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
   if (status == Status::Ok) {
     status = co_await store::Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
@@ -43,8 +44,8 @@ runtime::Task<void> ClientReplies::replyWhenReached(ClientReplies& self, Request
   if (status == Status::Ok) {
     request.reply(std::move(response));
   } else {
-    // This log has ended. A mutation is in it, and whoever recovers it may find it there: no refusal, which would let
-    // the client repeat it as another call. What was read may be read elsewhere.
+    // This log has ended. A mutation is in it, and a recovery may find it there. So it is not refused: the client would
+    // repeat it as another call. A read may be repeated at another server.
     const bool reads =
         request.opcode() == Opcode::Read || request.opcode() == Opcode::MultiRead || request.opcode() == Opcode::Scan;
     request.reply(reads ? Status::WrongServer : Status::OutcomeUnknown);

@@ -15,7 +15,8 @@ namespace ramcore::master {
 /// What all handlers of clients' requests share to answer: refusals, values, and answers that wait until the log is
 /// durable up to what they show. Counts what was refused and repeated.
 ///
-/// Dispatch thread or a worker, inside a read section. What each read calls is inline, but for replyAfter().
+/// Dispatch thread or a worker, inside a read section. The functions that each read calls are inline, but for
+/// replyAfter().
 class ClientReplies {
  public:
   /// Everything is borrowed and outlives this.

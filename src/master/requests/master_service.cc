@@ -40,7 +40,8 @@ void MasterService::addTo(rpc::ServiceTable& table) {
   };
   table.add<&MasterService::read>(Opcode::Read, *this, shortRules(sizeof(wire::Read::Request)));
   table.addBatch<&MasterService::readBatch>(Opcode::Read, *this);
-  // Up to 1 KB is copied under the log's lock; a longer value is worth a worker.
+  // A write of a value of up to this length runs on the dispatch thread; a longer one is worth a worker. (The log has a
+  // bound of its own, 1 KB, up to which it copies a group under its lock: LogAppender.)
   constexpr uint32_t kInlineBytesMax = 16 * 1024;
   rpc::OpcodeRules write_rules = shortRules(sizeof(wire::Write::Request));
   write_rules.weigh = [](ByteSpan head) {
@@ -145,8 +146,8 @@ void MasterService::readBatch(std::span<Request> requests) {
 
 // ---- mutations
 
-/// Several that arrived together: what one costs alone is mostly two cache misses, of the index and of the object that
-/// it takes the place of. They are overlapped.
+/// Carries out writes that arrived together, with their cache misses overlapped. A write alone costs mostly two of
+/// these, one of the index and one of the object that it replaces.
 void MasterService::writeBatch(std::span<Request> requests) {
   constexpr size_t kBatchMax = 16;
   std::array<KeyHash, kBatchMax> hashes{};
@@ -238,8 +239,8 @@ runtime::Task<void> MasterService::confirmClientAndMutate(Request request, store
   mutateAgain(std::move(request));
 }
 
-/// From the first check. The request's bytes are still ours, but what was made of them pointed into a frame that is
-/// gone.
+/// Runs a mutation again, from the first check. The request still has its bytes, but the store::Mutation that was made
+/// of them pointed into a stack frame that is gone.
 void MasterService::mutateAgain(Request request) {
   if (request.opcode() == Opcode::Increment) {
     increment(std::move(request));

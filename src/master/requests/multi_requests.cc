@@ -26,7 +26,7 @@ struct ReadPart {
   bool is_apart = false;  ///< its value is borrowed
   log::EntryRef ref;
 };
-/// The values of an answer that are sent from where they stand.
+/// The values of an answer that are sent from where they lie in the log.
 struct BorrowedParts {
   std::array<transport::Chunk, transport::TxBuffer::kChunkCountMax> chunks;
   uint32_t count = 0;
@@ -39,8 +39,8 @@ struct MutationPart {
   store::Answer answer;
 };
 
-// How many keys are looked up together. Inline requests have no more, and theirs live on the stack; longer ones run on
-// a worker and may allocate.
+// How many keys are looked up together. Requests with no more keys may run on the dispatch thread, and their parts lie
+// on the stack; those with more run on a worker and may allocate.
 constexpr size_t kBatchMax = 16;
 
 // False: the request is malformed.
@@ -93,7 +93,7 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
     }
     const uint64_t value_bytes = entry.payloadBytes();
     if (bytes + value_bytes > bytes_max) {
-      // One that would not fit alone will not fit when asked for again.
+      // A value that would not fit alone will not fit when it is asked for again.
       constexpr uint64_t kAloneBytes = sizeof(wire::MultiRead::Response) + sizeof(wire::MultiRead::ResponsePart);
       part.status = kAloneBytes + value_bytes > bytes_max ? Status::TooLarge : Status::RetryLater;
       continue;
@@ -103,7 +103,7 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
   return bytes;
 }
 
-// Small values are copied together: many of them cost more as descriptors than as bytes. So are those for which there
+// Small values are copied together: many of them cost more as descriptors than as bytes. So are values for which there
 // is no descriptor left, or no more may be borrowed.
 void append(TxMessage& response, store::ObjectStore& store, std::span<const ReadPart> parts,
             const BorrowedParts& borrowed) {
@@ -165,7 +165,7 @@ void append(TxMessage& response, std::span<const MutationPart> parts) {
 
 void MultiRequests::read(Request request) {
   wire::MultiRead::Request ask;
-  // Before anything is allocated for a count that a peer has thought up.
+  // Checked before anything is allocated for the count, which a peer may have made up.
   if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !request.message().tail().empty() ||
       request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
     return parts_.replies.refuse(std::move(request), Status::BadRequest);
@@ -230,7 +230,7 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
     co_return;
   }
 
-  // One that fails does not keep the others from happening. Slices give way to others.
+  // A part that fails does not keep the others from happening. Between slices other requests get their turn.
   constexpr size_t kPartsPerSlice = 64;
   bool confirmed = false;
   store::ShowAfter show_after;
@@ -243,8 +243,8 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
       const Status status = co_await parts_.admission.confirm(request.executor(), ask.client);
       if (status != Status::Ok) {
-        // Earlier parts may have happened and are answered; this one and those behind it have not. That its lease
-        // has ended nobody has said.
+        // Earlier parts may have happened, and are answered so. This one and those behind it have not. They get the
+        // status of confirm(): the LeaseExpired of apply() would say that the client's lease is over.
         part.answer.status = parts_.replies.count(status);
         for (MutationPart& left : std::span(parts).subspan(i + 1)) {
           if (left.answer.status == Status::Ok) left.answer.status = parts_.replies.count(status);

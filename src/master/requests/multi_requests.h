@@ -24,7 +24,8 @@ class MultiRequests {
   };
   explicit MultiRequests(const Parts& parts) : parts_(parts) {}
 
-  /// Answers a multi-read: each key with a status of its own. One for which the answer has no room gets RetryLater.
+  /// Answers a multi-read: each key with a status of its own. A key for whose value the answer has no room gets
+  /// RetryLater, or TooLarge if the value would not fit alone.
   void read(rpc::Request request);
   /// Carries out the writes and removals of a multi-mutation, each with a status of its own; on a worker.
   runtime::Task<void> mutate(rpc::Request request);

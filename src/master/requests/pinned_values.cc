@@ -33,7 +33,7 @@ PinnedValues::~PinnedValues() { RC_CHECK_MSG(!isBorrowed(), "a message shows val
 
 bool PinnedValues::isBorrowed() const { return stats_.pinned_bytes.load() != 0 || stats_.copied_bytes.load() != 0; }
 
-// The first one always finds room, however long it is.
+// While nothing is taken, a value finds room however long it is.
 bool PinnedValues::takeRoom(std::atomic<uint64_t>& used, uint64_t bytes, uint64_t bytes_max) {
   const uint64_t before = used.fetch_add(bytes, std::memory_order_relaxed);
   if (before == 0 || before + bytes <= bytes_max) return true;
@@ -43,7 +43,8 @@ bool PinnedValues::takeRoom(std::atomic<uint64_t>& used, uint64_t bytes, uint64_
 
 transport::Chunk PinnedValues::borrow(ByteSpan value, uint32_t pin_slot) {
   RC_DCHECK(!value.empty());
-  // Whoever holds this memory gives it back within the transport's time; until then nobody else joins in.
+  // Earlier answers hold memory that has left the log, and give it back within the transport's time. Until then no
+  // further answer pins any.
   const bool is_held_up = log_.pinned_bytes.load(std::memory_order_relaxed) > bytes_max_;
   if (is_held_up || !takeRoom(stats_.pinned_bytes, value.size(), bytes_max_)) return copyOf(value);
   stats_.values_borrowed.fetch_add(1, std::memory_order_relaxed);

@@ -10,7 +10,7 @@ namespace {
 
 // Memory comes back within some milliseconds, and a look costs less than a microsecond.
 constexpr int64_t kLookNs = 100 * runtime::kNanosPerMicro;
-// What is waiting elsewhere has its turn in between.
+// Other work of the dispatch thread gets its turn after this many.
 constexpr int kRunsMax = 64;
 
 }  // namespace

@@ -27,7 +27,8 @@ namespace ramcore::runtime {
 namespace {
 
 constexpr char kLockName[] = "lock";
-// A file under this name was not finished when its process died. Not a valid name for callers.
+// The end of the names of files that are being made: such a file was not finished when its process died. Callers cannot
+// use such names.
 constexpr std::string_view kUnfinishedSuffix = ".new";
 constexpr size_t kVectorsMax = 64;
 
@@ -37,7 +38,7 @@ Failure badName(std::string_view name) {
   return Failure{Status::BadConfig, "'" + std::string(name) + "' cannot name a file of the storage"};
 }
 
-// The page cache lives as long as the kernel, and each start of one draws a number.
+// The page cache lives as long as the kernel, and a kernel draws this id when it starts.
 PowerEpoch readPowerEpoch() {
   const int descriptor = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return {};
@@ -53,7 +54,7 @@ PowerEpoch readPowerEpoch() {
 
 }  // namespace
 
-/// The thread that flushes. Callers only queue.
+/// The thread that flushes. Callers only queue their flushes.
 class FileStorage::Flusher {
  public:
   explicit Flusher(Sync sync) : sync_(sync), thread_([this] { run(); }) {}
@@ -123,7 +124,7 @@ class FileStorage::File final : public StorageFile {
     return Status::Ok;
   }
 
-  // What a thread does of itself: the system counts apart how often it was made to leave its processor.
+  // ru_nvcsw counts only waits: the system counts apart how often the thread was made to leave its processor.
   uint64_t threadWaits() const override {
     rusage usage{};
     return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nvcsw) : 0;
@@ -143,7 +144,7 @@ class FileStorage::File final : public StorageFile {
 
   void forgetCached(uint64_t offset_bytes, uint64_t bytes) override {
     if (offset_bytes > bytes_ || bytes > bytes_ - offset_bytes) return;
-    // What the system does not do here is done to no purpose, and harmless.
+    // A hint: a failure does no harm.
     ::posix_fadvise(descriptor_, static_cast<off_t>(offset_bytes), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
   }
 
@@ -152,7 +153,7 @@ class FileStorage::File final : public StorageFile {
     flusher_.add(*this, flush);
   }
 
-  // For the flusher.
+  // Called by the flusher.
   Status sync(Sync sync) {
     if (isCondemned()) return Status::IoError;
     if (sync(descriptor_) == 0) return Status::Ok;
@@ -210,7 +211,7 @@ class FileStorage::File final : public StorageFile {
 
 // ---- Flusher
 
-// The condition variable's lock is not one that the annotations know.
+// Not analysed, because the annotations do not know the lock that the condition variable needs.
 std::vector<FileStorage::Flusher::Entry> FileStorage::Flusher::takeAll() RC_NO_THREAD_SAFETY_ANALYSIS {
   std::unique_lock<std::mutex> lock(mutex_.native());
   changed_.wait(lock, [this]() RC_NO_THREAD_SAFETY_ANALYSIS { return stop_ || !waiting_.empty(); });

@@ -21,7 +21,7 @@ std::optional<uint64_t> numberOf(std::string_view text) {
   return value;
 }
 
-// The number that a file holds; none: "max", or there is no such file.
+// The number that a file holds; nothing if it holds "max", or there is no such file.
 std::optional<uint64_t> numberIn(const std::string& path) {
   std::ifstream file(path);
   std::string word;
@@ -42,15 +42,15 @@ std::optional<uint64_t> numberBehind(const std::string& path, std::string_view n
   return std::nullopt;
 }
 
-/// A hierarchy of control groups that limits memory, and where in it this process is.
+/// A hierarchy of control groups that limits memory, and the place of this process in it.
 struct Hierarchy {
   bool is_v2 = false;
   std::string mount;   // where it is mounted
-  std::string shown;   // which part of it is
-  std::string inside;  // where in all of it this process is
+  std::string shown;   // path of the part that is mounted there
+  std::string inside;  // path of this process, in the whole hierarchy
 };
 
-// "4:memory:/path" (version 1), "0::/path" (version 2)
+// The path of this process in a hierarchy. Lines are "4:memory:/path" (version 1) or "0::/path" (version 2).
 std::optional<std::string> placeIn(const std::string& groups, bool is_v2) {
   std::ifstream file(groups);
   for (std::string line; std::getline(file, line);) {
@@ -64,7 +64,7 @@ std::optional<std::string> placeIn(const std::string& groups, bool is_v2) {
   return std::nullopt;
 }
 
-// "36 35 98:0 /shown /mount rw,noatime master:1 - cgroup none rw,memory"
+// The hierarchies that limit memory. Lines are "36 35 98:0 /shown /mount rw,noatime master:1 - cgroup none rw,memory".
 std::vector<Hierarchy> hierarchiesIn(const std::string& proc) {
   std::vector<Hierarchy> found;
   std::ifstream file(proc + "/self/mountinfo");
@@ -89,11 +89,11 @@ std::vector<Hierarchy> hierarchiesIn(const std::string& proc) {
   return found;
 }
 
-// What one group allows, and has left of it.
+// What one group allows, and how much of that is free; nothing if it sets no limit.
 std::optional<MemoryLimit> limitOf(const Hierarchy& hierarchy, const std::string& folder) {
   std::optional<uint64_t> limit = numberIn(folder + (hierarchy.is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (hierarchy.is_v2) {
-    // Beyond this one a process is not killed, but hardly gets on.
+    // A process that takes more than memory.high is not killed, but hardly gets on.
     const auto high = numberIn(folder + "/memory.high");
     if (high) limit = std::min(limit.value_or(*high), *high);
   }
@@ -112,7 +112,7 @@ MemoryLimit MemoryLimit::read(const std::string& proc, const std::string& root) 
   const uint64_t available = numberBehind(proc + "/meminfo", "MemAvailable:").value_or(0) * kKilobyte;
   MemoryLimit least{.bytes = machine, .who = "this machine", .free_bytes = available};
   for (const Hierarchy& hierarchy : hierarchiesIn(proc)) {
-    // A container may see the upper part of its path only from outside.
+    // In a container only the part below `shown` may be mounted, while `inside` names the whole path.
     std::string path = hierarchy.inside;
     if (hierarchy.shown != "/" && path.starts_with(hierarchy.shown)) path.erase(0, hierarchy.shown.size());
     if (path == "/") path.clear();

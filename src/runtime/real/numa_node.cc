@@ -19,7 +19,7 @@ namespace ramcore::runtime {
 namespace {
 
 constexpr uint32_t kProcessorsMax = 1u << 16;
-constexpr uint32_t kNodesMax = 1024;  // of the kernel
+constexpr uint32_t kNodesMax = 1024;  // the kernel's limit
 
 std::string firstLine(const std::string& path) {
   std::ifstream file(path);
@@ -36,7 +36,7 @@ std::optional<uint32_t> takeNumber(std::string_view& text) {
   return number;
 }
 
-// "0-3,8" as the kernel writes lists; what is not of that form ends it.
+// The numbers of a list as the kernel writes it ("0-3,8"), up to the first text that is not of that form.
 std::vector<uint32_t> listed(std::string_view text) {
   std::vector<uint32_t> numbers;
   while (const auto first = takeNumber(text)) {
@@ -101,11 +101,11 @@ Outcome<bool> NumaNode::bindThread() const {
     return Failure{Status::BadConfig, "this process may run on none of the processors of " + name +
                                           "; choose a node that its control group or taskset allows"};
   }
-  // Memory first: it is what containers refuse.
+  // Memory is bound first, because containers may refuse that.
   constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
   unsigned long nodes[kNodesMax / kWordBits] = {};
   nodes[number_ / kWordBits] |= 1UL << number_ % kWordBits;
-  // The kernel takes one bit less than it is told of.
+  // The kernel uses one bit less than this number says.
   if (syscall(SYS_set_mempolicy, MPOL_BIND, nodes, kNodesMax + 1) != 0) {
     return Failure{Status::IoError,
                    "cannot bind memory to " + name + ": " + std::strerror(errno) +

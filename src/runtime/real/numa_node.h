@@ -17,8 +17,8 @@ class NumaNode {
   /// Failure: BadConfig: the machine has no such node, or it has no processors.
   static Outcome<NumaNode> find(uint32_t number, const std::string& root = "/sys/devices/system/node");
 
-  /// Binds the calling thread, and those that it starts from now on, to the node. They run on the node's processors
-  /// alone, on those of them on which they were allowed to run so far. Memory that they touch for the first time comes
+  /// Binds the calling thread, and those that it starts from now on, to the node. They run only on those of the node's
+  /// processors on which the calling thread was allowed to run before. Memory that they touch for the first time comes
   /// from the node alone: once the node has none left, the kernel ends the process. Call it before any other thread
   /// exists. Failure: BadConfig: the thread may run on none of the node's processors; IoError: the kernel refuses, as
   /// in some containers.

@@ -13,10 +13,10 @@ namespace {
 
 std::error_code lastError() { return {errno, std::generic_category()}; }
 
-// A new name is one of the directory that it is in.
+// Flushes a directory, so that names that were made in it survive a power loss.
 std::error_code flushNamesIn(const std::filesystem::path& directory, int (*flush)(int descriptor)) {
   const int descriptor = ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // One that this user may write and not read is left to the file system.
+  // A directory that this user may write and not read cannot be opened: it is left to the file system.
   if (descriptor < 0) return errno == EACCES ? std::error_code() : lastError();
   std::error_code error = flush(descriptor) == 0 ? std::error_code() : lastError();
   if (error == std::errc::invalid_argument) error = {};  // a file system that does not flush directories
@@ -29,7 +29,7 @@ std::error_code makeDirectory(const std::filesystem::path& directory, mode_t mod
   const std::error_code error = lastError();
   std::error_code ignored;
   if (std::filesystem::is_directory(directory, ignored)) return {};
-  // Something else has the name.
+  // The name belongs to something else than a directory.
   return error == std::errc::file_exists ? std::make_error_code(std::errc::not_a_directory) : error;
 }
 

@@ -6,7 +6,7 @@ namespace ramcore::runtime {
 
 bool hasOneProcessor() {
   cpu_set_t allowed;
-  // It fails on machines with more processors than the set has room for.
+  // The call fails on machines with more processors than the set has room for.
   return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 

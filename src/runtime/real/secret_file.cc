@@ -20,7 +20,8 @@ Failure cannotRead(const std::string& path) {
                                       "; give the path of the file that the coordinator was started with"};
 }
 
-// As other servers ask of their keys: this user's and nobody else's, or root's and readable by a group besides.
+// The rule is that of other programs for their keys: the file belongs to this user, without access for others, or to
+// root, and then a group may read it.
 std::string whatIsWrong(const struct stat& file, const std::string& path) {
   const uid_t self = ::geteuid();
   if (file.st_uid != self && file.st_uid != 0) {
@@ -33,7 +34,7 @@ std::string whatIsWrong(const struct stat& file, const std::string& path) {
   return {};
 }
 
-// Whoever may write into a directory may put another file in the place of this one, unless it is one like /tmp.
+// A user who may write into a directory may replace the files in it, unless it has the sticky bit, as /tmp.
 std::string whatIsWrongAbove(const std::string& path) {
   std::error_code error;
   std::filesystem::path above = std::filesystem::canonical(path, error).parent_path();

@@ -27,7 +27,8 @@ void ThreadExecutor::stop() {
 
 void ThreadExecutor::post(Job& job, Priority priority) {
   inboxes_[static_cast<size_t>(priority)].push(job);
-  // Sequentially consistent with the store in sleepUntilWork: either it sees the job or this sees the sleeper.
+  // Sequentially consistent with the store in sleepUntilWork: either that function sees the job, or this one sees that
+  // the thread sleeps.
   if (asleep_.load(std::memory_order_seq_cst)) {
     std::lock_guard guard(mutex_);
     wake_.notify_one();

@@ -19,7 +19,7 @@ void __tsan_release(void* address);
 namespace ramcore::runtime {
 namespace {
 
-// How many objects the thread is registered with: liburcu wants to hear of a thread once.
+// How many objects the thread is registered with. With liburcu a thread may be registered only once.
 thread_local uint32_t registrations = 0;
 
 class UrcuRcu final : public Rcu {

@@ -8,7 +8,8 @@ namespace ramcore::runtime {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
-// Up to here a time multiplied by a rate fits into 64 bits. 128 of them cost a division in software, at every event.
+// Up to this time a product of time and rate fits into 64 bits. With 128 bits each event would cost a division in
+// software.
 constexpr int64_t kShortNs = 2'000 * kNanosPerSecond;
 constexpr int64_t kWallStartNs = 1'700'000'000LL * kNanosPerSecond;
 

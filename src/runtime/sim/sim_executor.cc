@@ -45,8 +45,8 @@ int64_t SimExecutor::drawDelay() {
   return static_cast<int64_t>(random_.below(static_cast<uint64_t>(delay_ns_max) + 1));
 }
 
-// One event stands for the next thing to do. A job is drawn a delay once; a timer that is armed later but due earlier
-// brings the event forward.
+// Arms the one event for what is to run next. The delay of a job is drawn once; a timer that is armed later but due
+// earlier brings the event forward.
 void SimExecutor::schedule() {
   if (running_ || paused_ || killed_) return;
   const int64_t free_ns = std::max(scheduler_.nowNs(), busy_until_ns_);
@@ -102,7 +102,7 @@ void SimExecutor::onWake() {
   woken_for_job_ = false;
   const bool timer_due = timers_.earliestNs() <= clock_.nowNs();
   if (timer_due && random_.below(1000) < delays_.preempted_permille) {
-    spend(drawDelay());  // everything is late
+    spend(drawDelay());  // the thread lost its core: timers and jobs are late
   } else if (timer_due && (queued_ == 0 || random_.below(2) == 0)) {
     timers_.fireDue(clock_.nowNs(), 1);
   } else {

@@ -13,7 +13,7 @@ SimScheduler::SimScheduler(uint64_t seed) : seed_(seed), random_(seed), trace_ha
 SimScheduler::Call::Call(SimScheduler& scheduler, std::function<void()> action)
     : Timer([](Timer& timer) {
         Call& call = static_cast<Call&>(timer);
-        std::list<Call> finished;  // its action may arm others, so it leaves the list first
+        std::list<Call> finished;  // the action may add calls, so this one leaves the list first
         finished.splice(finished.end(), call.scheduler.calls_, call.self);
         call.action();
       }),

@@ -19,13 +19,13 @@ Failure badName(std::string_view name) {
 
 }  // namespace
 
-/// A flush that takes its time. It covers what was written before it began, and nothing that was written later, not
-/// even into the same sectors.
+/// A flush that is under way. It covers what was written before it began, and nothing that was written later, not even
+/// into the same sectors.
 struct SimDisk::FlushEvent : Timer {
   using SectorBytes = std::array<std::byte, kSectorBytes>;
 
   FlushEvent(SimDisk& disk, File& file, Flush& flush);
-  /// The sector is about to be written.
+  /// Keeps the present bytes of a sector that is about to be written.
   void keep(uint64_t sector);
   void finish();
   void copyToDisk();
@@ -36,7 +36,7 @@ struct SimDisk::FlushEvent : Timer {
   File& file;
   Flush& flush;
   const Sectors sectors;
-  std::map<uint64_t, SectorBytes> kept;  // of them those written since, as they were
+  std::map<uint64_t, SectorBytes> kept;  // sectors of `sectors` that were written since: their bytes before that
   std::list<FlushEvent>::iterator self;
 };
 
@@ -205,7 +205,7 @@ void SimDisk::FlushEvent::finish() {
   Content& content = file.content();
   if (disk.failsNow() || file.condemned) {
     ++disk.counts_.failed_flushes;
-    // The system takes them for clean from now on: they are never written, and a later flush would not notice.
+    // The system takes these sectors for clean: they never get to the disk, and a later flush does not notice that.
     content.dirty.remove(sectors.all());
     for (const uint64_t sector : sectors.all()) content.dropped.add(sector);
     file.condemned = true;
@@ -231,7 +231,7 @@ void SimDisk::FlushEvent::copyToDisk() {
     std::memcpy(content.flushed.begin() + first, bytes.data(), std::min(kSectorBytes, content.flushed.size() - first));
     content.dirty.add(sector);
   }
-  // One that began earlier and ends later does not bring back what was there before.
+  // A flush that began earlier and ends later must not bring back older bytes.
   for (FlushEvent& earlier : disk.flushing_) {
     if (&earlier == this) break;
     if (&earlier.file != &file) continue;
@@ -336,7 +336,7 @@ void SimDisk::loseUnflushed(Content& content) {
     std::copy_n(content.cached.begin() + static_cast<std::ptrdiff_t>(first), kept,
                 content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  // Everywhere else the two are the same.
+  // In all other sectors the cached bytes and those on the disk are the same.
   for (const Sectors* sectors : {&content.dirty, &content.dropped}) {
     for (const uint64_t sector : sectors->all()) {
       Content::copySector(sector, content.flushed, content.cached);

@@ -32,14 +32,14 @@ struct SimDiskOptions {
   uint32_t torn_permille = 200;
 };
 
-/// What really happened, for the totals of a run.
+/// What happened to the disk, for the totals of a run.
 struct SimDiskCounts {
   uint64_t flushes = 0;
   uint64_t failed_flushes = 0;
   uint64_t stalls = 0;  ///< writes during which the disk's thread stalled
   uint64_t lies = 0;    ///< flushes that reported Ok and did nothing, while there was something to flush
   uint64_t power_losses = 0;
-  uint64_t power_losses_after_lies = 0;  ///< of these, those at which bytes reported as flushed were not
+  uint64_t power_losses_after_lies = 0;  ///< of these, those at which bytes reported as flushed were not flushed
   uint64_t lost_sectors = 0;
   uint64_t torn_sectors = 0;
   uint64_t flipped_bits = 0;
@@ -56,7 +56,7 @@ class SimDisk {
   SimDisk(SimScheduler& scheduler, std::string_view name, const SimDiskOptions& options);
   SimDisk(const SimDisk&) = delete;
   SimDisk& operator=(const SimDisk&) = delete;
-  /// No process has the disk open any more (checked).
+  /// Called when no process has the disk open (checked).
   ~SimDisk();
 
   /// Opens the directory for a process. Failure: InUse while another one has it.
@@ -74,7 +74,7 @@ class SimDisk {
   /// new, old or torn, by the seed.
   void losePower();
 
-  // Faults, from now on.
+  // Faults.
   /// The next `count` flushes fail, and what they should have flushed never gets to the disk. A flush at whose end
   /// `may_fail` returns false does not fail and does not count.
   void failFlushes(uint32_t count, std::function<bool()> may_fail = {});

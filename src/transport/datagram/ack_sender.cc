@@ -18,7 +18,8 @@ void AckSender::note(Session& session, const wire::PacketHeader& answer) {
   first_due_ns_ = std::min(first_due_ns_, is_full ? clock_.nowNs() : clock_.nowNs() + kAckDelayNs);
 }
 
-// What is owed, all at once as soon as the first has waited for long enough. True: nothing is left.
+// Sends all acknowledgements that the session owes, as soon as the first has waited for long enough. True: none is
+// left.
 bool AckSender::sendAcks(Session& session, bool all) {
   Channel& channel = *session.channel;
   std::erase_if(channel.taken, [&](uint16_t slot) {

@@ -14,12 +14,12 @@ class AckSender {
   AckSender(const DatagramClock& clock, const DatagramSessions& sessions, PacketSender& packets)
       : clock_(clock), sessions_(sessions), packets_(packets) {}
 
-  /// The answer with this header has come, to the latest call in its slot. The acknowledgement is due after
-  /// kAckDelayNs.
+  /// To be called when the answer with this header has come, to the latest call in its slot. The acknowledgement is due
+  /// after kAckDelayNs.
   void note(Session& session, const wire::PacketHeader& answer);
   bool isAnyDue() const { return clock_.nowNs() >= first_due_ns_; }
-  /// Sends those that are due.
-  /// @param all  the others as well
+  /// Sends the acknowledgements that are due.
+  /// @param all  also those that are not due yet
   void send(bool all);
 
  private:

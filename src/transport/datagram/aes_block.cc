@@ -14,7 +14,7 @@ namespace ramcore::transport::datagram {
 #if defined(__x86_64__)
 namespace {
 
-// The instruction wants a round's constant in its own code.
+// The constant of a round is a part of the instruction.
 template <int kConstant>
 __attribute__((target("aes,sse4.1"))) __m128i nextRoundKey(__m128i key) {
   const __m128i assist = _mm_shuffle_epi32(_mm_aeskeygenassist_si128(key, kConstant), 0xff);

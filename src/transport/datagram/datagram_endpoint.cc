@@ -9,17 +9,17 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// For how long at least nothing has come when the thread may nap.
+// The first nap of a thread whose ports do not wake it. Each further one is twice as long.
 constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
-// Bounds by the number of sessions mean what there are places for.
+// There cannot be more sessions than places for them.
 DatagramOptions withinPlaces(DatagramOptions options) {
   RC_CHECK(options.own_places < options.places_max && options.places_max <= 65'536);
   options.sessions_max = std::min(options.sessions_max, options.places_max - options.own_places);
   return options;
 }
 
-// All ports have the same address, and send the shortest packets at least.
+// All ports have the same address, and take packets of kPacketBytesMin bytes at least.
 std::vector<FramePort*> checked(std::vector<FramePort*> ports) {
   const MacAddress address = ports.at(0)->facts().address;
   for (const FramePort* port : ports) {
@@ -94,7 +94,7 @@ DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramConte
                  .closer = closer_,
                  .greeter = greeter_}) {}
 
-// As when the process dies, but that the peers are told.
+// The sessions end as if the process died, but the peers are told.
 DatagramEndpoint::~DatagramEndpoint() {
   closer_.abandonAll();
   packets_.stop();
@@ -148,7 +148,7 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
   OwnCall& own = channel.own[call.slot];
   own.sequence = call.sequence;
   own.response_bytes_max = options.response_bytes_max;
-  // Whoever uses the slot again has taken what came in it before.
+  // The request acknowledges the answer that came in this slot before.
   own.owes_taken = false;
   own.asked_again_since_ns = 0;
   own.request = &sender_.start(*session, std::move(request),
@@ -161,10 +161,10 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
 }
 
 void DatagramEndpoint::abandon(SessionId id, PendingCall& call) {
-  // Also of a session that is just being lost: a call that completes may abandon others.
+  // The session need not be open: while one is being closed, a call that completes may abandon others.
   Session* session = sessions_.find(id);
   if (session == nullptr || session->channel == nullptr || !call.in_flight) return;
-  // Its bytes are the caller's again; the request may have to be sent once more all the same.
+  // The caller guarantees bytes without an owner only until now, and the request may have to be sent once more.
   Outgoing* request = session->channel->own[call.slot].request;
   if (request != nullptr) chunk_copies.replaceUnowned(*request->message);
   session->channel->calls.abandon(call);
@@ -176,7 +176,7 @@ void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
   Served& served = session->channel->served[to.slot];
   if (served.state != Served::State::InService || served.sequence != to.sequence) return;
   served.state = Served::State::Answered;
-  // Nobody answers for bytes without owner once reply() has returned, and they may have to be sent again.
+  // Nobody guarantees bytes without an owner once reply() has returned, and they may have to be sent again.
   chunk_copies.replaceUnowned(*response);
   served.response = &sender_.start(*session, std::move(response),
                                    {.kind = wire::PacketKind::Response, .sequence = to.sequence, .slot = to.slot});
@@ -218,7 +218,7 @@ void DatagramEndpoint::flush() {
   if (sender_.hasReady()) sender_.sendReady();
   if (acks_.isAnyDue()) acks_.send(false);
   packets_.flush();
-  // All behind what peers wait for.
+  // This comes behind everything that peers wait for.
   if (sender_.hasBegun()) sender_.dateBegun();
   if (sender_.hasRetired()) sender_.recycleRetired();
   borrowed_.takeBack();
@@ -235,12 +235,13 @@ bool DatagramEndpoint::prepareSleep() {
   if (!context_.wake_by) return true;
   clock_.readTime();
   if (timeouts_.hasDeadlines() && clock_.areTimeoutsDue()) {
-    // The next round looks at the timeouts: sessions may end there, and calls complete in rounds alone.
+    // The next round runs the timeouts. They do not run here: sessions may end by them, and calls complete in rounds
+    // alone.
     clock_.readInNextRound();
     return false;
   }
-  // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came. So
-  // are those that have still to say that they have read what was borrowed.
+  // Ports that do not wake the thread are looked at again after a nap, which is longer each time that nothing came. The
+  // same holds while ports still read bytes of messages that have ended.
   int64_t wake_ns = timeouts_.hasDeadlines() ? clock_.timeoutsDueNs() : runtime::kNever;
   const bool naps = sender_.hasRetired() ||
                     std::ranges::any_of(ports_, [](const FramePort* port) { return !port->facts().has_wakeups; });

@@ -50,7 +50,7 @@ Outcome<Locator> DatagramGreeter::listen(const Locator& where) {
                                           " without a cluster secret: other machines reach it; give a secret file"};
   }
   listening_ = where.port;
-  // The address is ours alone, and so are all numbers behind it.
+  // The address is this endpoint's alone, and so are all numbers behind it.
   if (listening_ == 0) listening_ = 1;
   Locator locator = where;
   locator.host = address_.toString();
@@ -106,7 +106,7 @@ DatagramGreeter::Took DatagramGreeter::take(const Packet& packet) {
   if (session == nullptr || session->state == Session::State::Lost) return Took::Greeting;
   if (!isOfItsPeer(*session, packet, body)) return Took::Greeting;
   if (session->greeting == nullptr) {
-    // A copy of what was said at the end: the peer does not know that we have it.
+    // A duplicate of the peer's last bytes: the peer does not know that we have them.
     if (!session->is_accepted) send(*session);
     return Took::Greeting;
   }
@@ -128,11 +128,11 @@ DatagramGreeter::Took DatagramGreeter::take(const Packet& packet) {
   return Took::Greeting;
 }
 
-// False: somebody else sent it. A session that had no peer yet has this one from now on.
+// False: the packet is not from the session's peer. A session that had no peer yet has this one from now on.
 bool DatagramGreeter::isOfItsPeer(Session& session, const Packet& packet, const wire::GreetingBody& body) {
   Route& route = session.route;
   if (route.peer_number != 0) return route.peer_number == body.session && route.address == packet.from();
-  // The first word of whom we looked for.
+  // This is the first packet of the peer that we look for.
   if (!route.address.isBroadcast() && route.address != packet.from()) return false;
   route.address = packet.from();
   route.port = packet.port;
@@ -205,7 +205,7 @@ void DatagramGreeter::step(Session& session) {
   } else if (!session.is_accepted) {
     parts_.context.trace.info(session.peer.address + ": " + handshake.failureText());
   }
-  // Whoever connected is told why, and again until it has heard.
+  // A peer that connected is told why, again and again until it has acknowledged that.
   if (session.is_accepted && !session.greeting->isAcknowledged()) return;
   session.open_failure = openFailureOf(handshake.status(), handshake.failureText());
   parts_.closer.close(session, handshake.status());
@@ -249,7 +249,8 @@ void DatagramGreeter::open(Session& session) {
   session.channel->packet_bytes = std::min<uint32_t>(packet_bytes_, session.peer_packet_bytes);
   session.channel->unasked_packets = session.peer_unasked_packets;
   session.greeting_sent_bytes = session.greeting->offset();
-  // The acceptor's last word may be lost: it is said again until the peer sends something that it can only send then.
+  // The acceptor's last message may be lost. It is sent again until the peer sends something that it can send only when
+  // it has that message.
   if (!session.is_accepted) session.greeting.reset();
   parts_.sessions.open(session);
 }
@@ -257,7 +258,7 @@ void DatagramGreeter::open(Session& session) {
 int64_t DatagramGreeter::check(Session& session) {
   if (session.greeting == nullptr) return runtime::kNever;
   if (session.state == Session::State::Greeting && parts_.clock.nowNs() >= session.deadline_ns) {
-    // It began, and left. (Who was refused has been counted.)
+    // The peer began the handshake and left. (A peer that was refused has been counted already.)
     const bool is_running = session.greeting->handshake().state() == Handshake::State::Running;
     if (session.is_accepted && session.was_heard && is_running) parts_.sessions.noteBad();
     session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kNoAnswerInTime)};

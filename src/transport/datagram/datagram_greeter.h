@@ -37,9 +37,10 @@ class DatagramGreeter {
   Outcome<Locator> listen(const Locator& where);
   /// See Endpoint::connect.
   SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns);
-  /// Takes a packet of a handshake. It is whole, and may be anybody's.
+  /// Takes a packet of a handshake. The packet is whole, but anybody may have sent it.
   Took take(const Packet& packet);
-  /// Sends again what the peer has not acknowledged, and gives up what takes too long. Returns when to call it again.
+  /// Sends again what the peer has not acknowledged, and ends a handshake that takes too long. Returns when to call it
+  /// again.
   int64_t check(Session& session);
 
  private:

@@ -14,7 +14,7 @@ namespace ramcore::transport::datagram {
 
 struct DatagramOptions {
   std::string_view scheme = "dpdk";
-  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts holds.
   uint16_t slots_per_session = 64;
   /// With this many sessions, its own connects included, the endpoint accepts a further one only if it can drop a
   /// pending session for it. Its own connects are bounded by `places_max` alone. A value above `places_max` less

@@ -13,7 +13,7 @@ const SessionId* DatagramSessions::idOfPeer(const MacAddress& address, uint64_t 
   return found != by_peer_.end() ? &found->second : nullptr;
 }
 
-// Also sessions that are lost have their place, until the sink has heard of them.
+// Lost sessions keep their places until the sink has been told of them.
 Session* DatagramSessions::add(uint32_t places, bool is_accepted) {
   if (table_.count() >= places) return nullptr;
   Session& session = *table_.add([](SessionId id) { return std::make_unique<Session>(id); });
@@ -46,7 +46,7 @@ void DatagramSessions::end(Session& session, Status reason) {
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   closed_.add(session);
-  // (A peer may have named two by one number: that is the other one's, then.)
+  // (A peer may have given two sessions the same number; the entry may be that of the other one.)
   const auto named = by_peer_.find({session.route.address, session.route.peer_number});
   if (named != by_peer_.end() && named->second == session.id) by_peer_.erase(named);
   session.greeting.reset();
@@ -62,7 +62,7 @@ void DatagramSessions::announceOpened(MessageSink& sink) {
   opened_.clear();
 }
 
-// Announcing may lose or close other sessions, which then stand behind in the list.
+// The sink may close other sessions meanwhile, which are then added behind in the list.
 void DatagramSessions::report(MessageSink& sink, OpenFailure& open_failure) {
   closed_.report(sink, open_failure, [this](Session& session) { table_.remove(session.id); });
 }

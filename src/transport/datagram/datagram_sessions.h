@@ -25,7 +25,7 @@ class DatagramSessions {
   Session* find(SessionId id) const { return table_.find(id); }
   /// Returns nullptr if there is no such session, or if it is not open.
   Session* findOpen(SessionId id) const { return table_.findOpen(id); }
-  /// The session that has our number `number`, or nullptr if there is none or its end is only to be reported.
+  /// The session that has our number `number`, or nullptr if there is none or it has ended.
   Session* findNumber(uint64_t number) const {
     Session* const session = table_.atIndex(number & kIndexMask);
     const bool is_it = session != nullptr && session->route.number == number && session->state != Session::State::Lost;
@@ -43,18 +43,18 @@ class DatagramSessions {
   const Admission& admission() const { return admission_; }
   Warnings& warnings() { return warnings_; }
   uint64_t badCount() const { return bad_count_; }
-  /// What a peer sent makes no sense, or it may not connect at all.
+  /// Counts a peer that sent something that makes no sense, or that may not connect at all.
   void noteBad() { ++bad_count_; }
 
   /// Adds a session in state Greeting, with a new number. Returns nullptr if there are `places` sessions already, in
   /// any state.
   Session* add(uint32_t places, bool is_accepted);
-  /// The session's route names its peer from now on.
+  /// To be called when the session's route names its peer: idOfPeer() finds the session from now on.
   void setPeer(const Session& session);
-  /// The handshake has succeeded, and the session has its channel. The sink hears of it in announceOpened().
+  /// Opens a session whose handshake has succeeded and that has its channel. The sink hears of it in announceOpened().
   void open(Session& session);
-  /// Ends a session that has not ended yet: finds it no more by number or peer. The caller drops its channel. The sink
-  /// hears of it in report().
+  /// Ends a session that has not ended yet: it is not found by number or peer any more. The caller drops its channel.
+  /// The sink hears of it in report().
   void end(Session& session, Status reason);
 
   bool hasOpened() const { return !opened_.empty(); }

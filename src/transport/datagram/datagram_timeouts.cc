@@ -10,16 +10,19 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// With nothing to wait for.
+// Time to the next run if there is no session.
 constexpr int64_t kIdleTimeoutsNs = 1 * runtime::kNanosPerSecond;
+// A session that the peer may not know (Session::suspected_ns) is probed this often, and closed if it proves nothing
+// for kSuspectNs.
 constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
-// Ports are looked after so often while something is expected of them.
+// The timeouts of ports run this often while there are sessions.
 constexpr int64_t kPortTimeoutsNs = 10 * runtime::kNanosPerMilli;
-// Sessions where nothing happens are given so many times what passes before they are asked.
+// An idle session is closed this many probe intervals after its first probe (idle_probe_ns). After a probe without an
+// answer the next ones come kIdleProbesSooner times as often.
 constexpr int64_t kIdleProbes = 3;
 constexpr int64_t kIdleProbesSooner = 8;
-// A client that has nothing to say need not run: nobody looks at what comes for it.
+// The idle session of a client lasts this long: a client without calls need not run, and then answers no probes.
 constexpr int64_t kClientIdleNs = 120 * runtime::kNanosPerSecond;
 
 }  // namespace
@@ -30,7 +33,7 @@ bool DatagramTimeouts::hasDeadlines() const {
 
 void DatagramTimeouts::run() {
   parts_.closer.allowUnknown();
-  // What is begun on the way, by calls that end with their session, has deadlines of its own.
+  // Calls that end with their session may begin something meanwhile, which has deadlines of its own.
   parts_.clock.beginTimeouts();
   int64_t due_ns =
       parts_.clock.nowNs() + (parts_.sessions.admission().count() != 0 ? kPortTimeoutsNs : kIdleTimeoutsNs);
@@ -56,7 +59,8 @@ void DatagramTimeouts::keepPorts() {
   }
 }
 
-// The process at the other end has gone, or opens its port anew.
+// Called when the link of a port that joins two processes has ended: the other process has gone, or opens its port
+// anew.
 void DatagramTimeouts::suspectAllAt(uint32_t port) {
   parts_.sessions.forEach([&](Session& session) {
     if (session.state != Session::State::Open || session.route.port != port) return;
@@ -78,15 +82,15 @@ int64_t DatagramTimeouts::checkOpen(Session& session) {
   return due_ns;
 }
 
-// Whether the peer is still there.
+// Probes a peer that is silent, and closes the session if it stays so.
 int64_t DatagramTimeouts::checkSilence(Session& session) {
   const Channel& channel = *session.channel;
   const bool expects = channel.calls_out != 0 || !channel.sending.empty() || !channel.arriving.empty();
-  // Nobody is silent before something is expected.
+  // Silence counts only from when something is expected.
   const int64_t heard_ns = std::max(session.heard_ns, parts_.clock.listeningSinceNs());
   const int64_t since_ns = expects ? std::max(heard_ns, session.expected_ns) : heard_ns;
   int64_t probe_every_ns = expects ? parts_.options.silence_probe_ns : parts_.options.idle_probe_ns;
-  // One question may be lost, and so may its answer: the next ones come sooner.
+  // A probe may be lost, and so may its answer: the next ones come sooner.
   if (!expects && !session.is_bounded && session.probed_ns > heard_ns) probe_every_ns /= kIdleProbesSooner;
   int64_t close_after_ns = parts_.options.silence_close_ns;
   if (!expects) close_after_ns = session.is_bounded ? kClientIdleNs : (kIdleProbes + 1) * parts_.options.idle_probe_ns;
@@ -109,11 +113,11 @@ int64_t DatagramTimeouts::checkSilence(Session& session) {
   return std::min(close_ns, std::max(asked_ns, session.probed_ns) + probe_every_ns);
 }
 
-// What has not been heard of for too long is sent again.
+// Sends messages again of which nothing was heard for too long.
 int64_t DatagramTimeouts::checkSending(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (Outgoing* outgoing : session.channel->sending) {
-    // What waits for its grants, or for its turn, is not late.
+    // A message that waits for its grants, or for its turn, is not late.
     if (outgoing->begun_ns == 0 || outgoing->is_queued) continue;
     const int64_t told_ns = std::max({outgoing->begun_ns, outgoing->told_ns, parts_.clock.listeningSinceNs()});
     if (outgoing->kind == wire::PacketKind::Response &&
@@ -132,7 +136,7 @@ int64_t DatagramTimeouts::checkSending(Session& session) {
   return due_ns;
 }
 
-// Messages in the middle of which nothing comes any more: the sender is told what is missing.
+// If nothing more comes of a message that has begun, tells its sender what is missing.
 int64_t DatagramTimeouts::checkArriving(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (const Arrival& arrival : session.channel->arriving) {
@@ -148,7 +152,7 @@ int64_t DatagramTimeouts::checkArriving(Session& session) {
   return due_ns;
 }
 
-// What was borrowed for too long is copied; what ports are about to read is waited for.
+// Copies bytes that were borrowed for too long. Those that ports are about to read are waited for.
 int64_t DatagramTimeouts::checkBorrowed(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (Outgoing* outgoing : session.channel->sending) {
@@ -166,7 +170,8 @@ int64_t DatagramTimeouts::checkBorrowed(Session& session) {
   return due_ns;
 }
 
-// Before anything is copied. Where all together leave too much, whoever leaves most has to go.
+// Closes sessions that leave too many bytes unread, before anything is copied. If all together leave too many, those go
+// that leave most.
 void DatagramTimeouts::boundWaiting() {
   parts_.sessions.forEach([this](Session& session) {
     if (session.state != Session::State::Open) return;
@@ -192,7 +197,8 @@ void DatagramTimeouts::dropUnread(Session& session) {
   parts_.closer.closeSilent(session, "it leaves too many bytes unread");
 }
 
-// Messages of clients do not find memory. The client session that holds most in messages without progress is closed.
+// Called when messages of clients find no memory: closes the client session that holds most in messages without
+// progress.
 void DatagramTimeouts::evictStalled() {
   LargestHolder<Session> largest;
   parts_.sessions.forEach([&](Session& session) {

@@ -53,7 +53,7 @@ Outcome<FaultRates> FaultRates::parse(std::string_view text) {
 
 FaultyPort::FaultyPort(FramePort& inner, const FaultRates& rates, runtime::Clock& clock)
     : inner_(inner), rates_(rates), clock_(clock), facts_(inner.facts()), random_(rates.seed) {
-  // What is held back wakes nobody when its time comes.
+  // Frames that are held back do not wake the thread when their time comes.
   facts_.has_wakeups = false;
 }
 

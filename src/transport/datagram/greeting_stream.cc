@@ -6,7 +6,7 @@ namespace ramcore::transport::datagram {
 
 bool GreetingStream::onPacket(uint32_t offset, uint32_t received_bytes, ByteSpan bytes) {
   bool is_news = false;
-  // Nothing can have been heard of what was not said: such a packet is nobody's.
+  // The peer cannot have received what was not sent: such a packet is forged.
   const size_t waiting = handshake_.toSend().size();
   if (received_bytes < acknowledged_bytes_ || received_bytes - acknowledged_bytes_ > waiting) return false;
   if (received_bytes != acknowledged_bytes_) {

@@ -17,7 +17,7 @@ void Incoming::begin(const wire::PacketHeader& first, uint32_t packet_bytes, uin
   untold_packets = 0;
   tries = 0;
   is_asked_for = false;
-  // The message before it may have come to its end in the list.
+  // The message before this one may have ended while it was in the list.
   is_listed = false;
 }
 

@@ -11,9 +11,9 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// Below it a message is put into one packet of the receiver's.
+// Length of a block for copies of short messages (messageOf()).
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
-// The round trip of one of so many calls is measured: what comes in the others needs no clock.
+// The round trip of one in this many calls is measured: the answers to the others need no clock.
 constexpr uint32_t kCallsPerSample = 8;
 
 }  // namespace
@@ -49,7 +49,7 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
     parts_.closer.takeFromUnknownPeer(packet);
     return false;
   }
-  // Nobody but the peer of an open session can have sealed anything.
+  // Only the peer of an open session can have sealed a packet.
   if (session->state != Session::State::Open) return false;
   if (session->channel->seal_in.of(packet.start.version, packet.start.kind, packet.header,
                                    std::span(&packet.payload, 1)) != packet.header.seal &&
@@ -61,10 +61,10 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
     }
     return false;
   }
-  // Not before the seal is proven: a forged packet must not keep a session alive.
+  // Only after the check of the seal: a forged packet must not keep a session alive.
   session->heard_ns = parts_.clock.nowNs();
   session->suspected_ns = 0;
-  session->greeting.reset();  // whoever seals has heard all of it
+  session->greeting.reset();  // a peer that seals has all of it
   const bool was_kept = takePacket(*session, packet, frame);
   return was_kept;
 }
@@ -75,12 +75,12 @@ bool MessageReceiver::takeApart(uint32_t port, const InFrame& frame, Packet& pac
     return false;
   }
   packet.port = port;
-  // Has no isValid(): what is wrong in it is either passed over in silence or counted.
+  // FrameStart has no isValid(): packets with a wrong one are either ignored or counted below.
   packet.start = loadAs<wire::FrameStart>(frame.bytes);
   constexpr std::array<uint8_t, 2> kType = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff};
   // Other protocols share the wire.
   if (packet.start.ether_type != kType) return false;
-  // Nobody speaks from an address of many; whoever answered would reach all of them.
+  // No honest peer sends from a group address, and an answer to it would reach the whole group.
   if ((packet.start.from[0] & 1) != 0) {
     ++packet_counts_.nonsense;
     return false;
@@ -114,7 +114,7 @@ void MessageReceiver::takeUnsealed(const Packet& packet) {
 
 // True if the frame was kept.
 bool MessageReceiver::takePacket(Session& session, const Packet& packet, const InFrame& frame) {
-  bool is_good = false;  // what has no name here is nothing either
+  bool is_good = false;  // kinds that have no name are bad, too
   bool was_kept = false;
   if (packet.start.kind != wire::PacketKind::Request && packet.start.kind != wire::PacketKind::Response) {
     parts_.clock.readInThisBurst();
@@ -195,7 +195,7 @@ bool MessageReceiver::takeRequest(Session& session, const Packet& packet, const 
         deliverRequest(session, header, messageOf(packet, frame));
         return true;
       }
-      // It has all come, and the answer takes its time.
+      // The request is complete, and the answer is not there yet.
       ++packet_counts_.copies;
       const uint32_t packets = std::max(1u, (header.message_bytes + channel.packet_bytes - 1) / channel.packet_bytes);
       parts_.reassembly.tellComplete(session, {session.id, header.slot, false}, packets, header.sequence);
@@ -203,7 +203,7 @@ bool MessageReceiver::takeRequest(Session& session, const Packet& packet, const 
     }
     case Served::State::Answered:
       ++packet_counts_.copies;
-      // Unless it is on its way just now.
+      // The answer is sent again, unless it was sent just now.
       if (served.response != nullptr && served.response->begun_ns != 0 &&
           parts_.clock.nowNs() - served.response->begun_ns > channel.round_trip.smoothedNs()) {
         served.response->resendFirst();
@@ -220,7 +220,7 @@ bool MessageReceiver::beginRequest(Session& session, const Packet& packet, const
   Channel& channel = *session.channel;
   const wire::PacketHeader& header = packet.header;
   Served& served = channel.served[header.slot];
-  // Nobody asks anew before the answer has come.
+  // No honest peer sends a new request in a slot before it has the answer to the last one.
   if (served.state == Served::State::InService || served.state == Served::State::Arriving) return false;
   if (served.response != nullptr) parts_.sender.end(channel, served.response);
   if (header.message_bytes > channel.packet_bytes) {
@@ -250,13 +250,14 @@ bool MessageReceiver::takeResponse(Session& session, const Packet& packet, const
   if (!channel.calls.isOut(header.slot, header.sequence)) {
     if (header.sequence > own.sequence) return false;
     ++packet_counts_.copies;
-    // It was taken, and the peer does not know.
+    // The answer was taken already, and the peer does not know.
     if (header.sequence == own.sequence) parts_.acks.note(session, header);
     return true;
   }
   if (header.message_bytes > own.response_bytes_max) return false;
   if (own.asked_again_since_ns != 0) noteSlowAnswer(channel, own);
-  // An answer says that the request was there. (One that is forged may come before the request has left: no matter.)
+  // An answer means that the peer has the request. (A forged one may come before the request has left, which does no
+  // harm.)
   if (own.request != nullptr) {
     if (isTimed(channel, own)) parts_.clock.readInThisBurst();
     endRequest(channel, own);
@@ -313,7 +314,7 @@ bool MessageReceiver::takeArriving(Session& session, Incoming& incoming, const P
     finishCall(session, first, std::move(message));
     return true;
   }
-  // So that the sender's bytes go back, however long the answer takes.
+  // The sender is told, so that its bytes go back however long the answer takes.
   parts_.reassembly.tellComplete(session, {session.id, first.slot, false}, packets, first.sequence);
   deliverRequest(session, first, std::move(message));
   return true;
@@ -350,7 +351,7 @@ bool MessageReceiver::takeGrant(Session& session, const Packet& packet) {
   }
   const bool of_response = (header.flags & wire::kPacketOfResponse) != 0;
   Outgoing*& outgoing = of_response ? channel.served[header.slot].response : channel.own[header.slot].request;
-  // The message is over.
+  // The message has ended already.
   if (outgoing == nullptr || outgoing->sequence != header.sequence) return true;
   const bool is_overdue = (header.flags & wire::kPacketOverdue) != 0;
   if (!outgoing->onGrant(body, is_overdue, parts_.clock.nowNs(), channel.round_trip.smoothedNs())) return false;
@@ -361,7 +362,7 @@ bool MessageReceiver::takeGrant(Session& session, const Packet& packet) {
       own.asked_again_since_ns = outgoing->begun_ns;
       own.answer_counts_ns = 2 * channel.round_trip.timeoutNs(0);
     }
-    // An answer is over when it is taken, and this says that it will be.
+    // The peer has all of the answer, and will take it: nothing of it is needed any more.
     if (of_response) channel.served[header.slot].state = Served::State::Over;
     parts_.sender.end(channel, outgoing);
     return true;
@@ -387,16 +388,17 @@ bool MessageReceiver::takeAcks(Session& session, const Packet& packet) {
   return true;
 }
 
-// The request is there. How long the answer took counts as a round trip: whoever is asked again too early only answers
-// that it is at work.
+// Called when the peer has the request. The time until the answer counts as a round trip. If that makes the timeout too
+// short for another answer, the peer only says that it is at work.
 void MessageReceiver::endRequest(Channel& channel, OwnCall& own) {
   if (isTimed(channel, own)) noteRoundTrip(channel, *own.request);
   parts_.sender.end(channel, own.request);
 }
 
-// It was asked for again while the peer was at work. Were none of these measured, calls that are slow for good would be
-// asked for again for good. But those that are slow by chance, as all are that a peer without its processor keeps
-// waiting, count as twice what was waited for at most.
+// Measures an answer whose request was sent again while the peer was at work. Without these the timeout would never
+// adapt to calls that always take long. Such an answer counts as answer_counts_ns at most (twice the timeout), so that
+// calls that are slow by chance do not raise the timeout much: all calls that wait for a peer without a processor are
+// slow.
 void MessageReceiver::noteSlowAnswer(Channel& channel, OwnCall& own) {
   parts_.clock.readInThisBurst();
   const int64_t took_ns = parts_.clock.nowNs() - std::exchange(own.asked_again_since_ns, 0);
@@ -404,7 +406,8 @@ void MessageReceiver::noteSlowAnswer(Channel& channel, OwnCall& own) {
 }
 
 bool MessageReceiver::isTimed(const Channel& channel, const OwnCall& own) {
-  // By no pattern that callers could have as well: calls that take turns in being fast and slow are both measured.
+  // The calls to be timed are chosen by a hash of the sequence and not as every n-th one: callers may alternate between
+  // fast and slow calls.
   return own.sequence * 0x9e3779b1u < UINT32_MAX / kCallsPerSample || !channel.round_trip.hasSample();
 }
 

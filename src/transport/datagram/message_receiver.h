@@ -46,7 +46,7 @@ class MessageReceiver {
   bool hasRequests() const { return !requests_.empty(); }
   /// Delivers the requests of sessions that are still open.
   void handOver(MessageSink& sink);
-  /// For the end of the endpoint: nothing is kept any more, and nothing more is taken.
+  /// For the end of the endpoint: drops what is kept. Nothing may be taken afterwards.
   void stop();
 
   /// Whether it keeps a block for short messages.

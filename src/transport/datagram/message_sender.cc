@@ -11,9 +11,9 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// One long message does not keep the others waiting for longer than this takes to make.
+// Packets that a message sends before the next one has its turn.
 constexpr uint32_t kPacketsInTurn = 16;
-// Nor does sending keep the thread from looking what has come.
+// Packets of one sendReady(), so that the thread soon looks again at what has come.
 constexpr uint32_t kPacketsPerFlush = 256;
 
 }  // namespace
@@ -27,7 +27,8 @@ Outgoing& MessageSender::start(Session& session, TxMessage message, const Purpos
   Outgoing& outgoing = *free_outgoings_.back();
   free_outgoings_.pop_back();
   Channel& channel = *session.channel;
-  // As of when the thread last looked: what leaves is as old as its flush(), and it waits for no answer before that.
+  // These are times of the last reading of the clock. dateBegun() sets those of flush(); before that no answer is
+  // waited for.
   outgoing.begins_expecting = channel.sending.empty();
   if (outgoing.begins_expecting) session.expected_ns = clock_.nowNs();
   message->borrowed_since_ns = clock_.nowNs();
@@ -53,7 +54,7 @@ Outgoing& MessageSender::start(Session& session, TxMessage message, const Purpos
   outgoing.moved_ns = clock_.nowNs();
   channel.sending.push_back(&outgoing);
   begun_.push_back(&outgoing);
-  // What is one packet needs no turn where nobody waits for one.
+  // A message of one packet is sent at once if no other one waits for its turn.
   if (outgoing.packet_count == 1 && ready_.empty()) {
     outgoing.next = 1;
     if (packets_.send(session, outgoing, 0, false)) return outgoing;
@@ -63,8 +64,8 @@ Outgoing& MessageSender::start(Session& session, TxMessage message, const Purpos
   return outgoing;
 }
 
-// What made them may have taken its time since the thread looked. (One that has become another message since then is
-// named twice, and was begun as well.)
+// Reads the clock first: making the messages may have taken long since the last reading. (An Outgoing that has become
+// another message since it began is in the list twice, and was begun as well.)
 void MessageSender::dateBegun() {
   clock_.readIfStale();
   for (Outgoing* const outgoing : begun_) {
@@ -92,7 +93,7 @@ void MessageSender::end(Channel& channel, Outgoing*& outgoing) {
   retire(ended);
 }
 
-// Its bytes go back in recycleRetired(), behind what flush() of the endpoint sends: a peer waits for that.
+// The bytes of the message go back in recycleRetired(), after flush() of the endpoint has sent what peers wait for.
 void MessageSender::retire(Outgoing& outgoing) {
   outgoing.finish();
   if (RC_MUTATION("forget-what-ports-read")) outgoing.recycle();
@@ -110,7 +111,7 @@ void MessageSender::endAll(Channel& channel) {
 void MessageSender::recycleRetired() {
   size_t kept = 0;
   for (Outgoing* const outgoing : retired_) {
-    // The owner of borrowed bytes has them back however long the list is that the message stands in.
+    // The owner of borrowed bytes has them back even while the message still stands in ready_.
     if (outgoing->isIdle()) outgoing->recycle();
     if (!outgoing->isIdle() || outgoing->is_queued) {
       retired_[kept++] = outgoing;
@@ -121,7 +122,7 @@ void MessageSender::recycleRetired() {
   retired_.resize(kept);
 }
 
-// At most `count` packets. Returns how many; fewer than there are: the port takes no more for now.
+// Sends at most `count` packets. Returns how many; fewer than there are: the port takes no more for now.
 uint32_t MessageSender::sendSome(Session& session, Outgoing& outgoing, uint32_t count) {
   const bool is_first = outgoing.begun_ns == 0;
   uint32_t sent = 0;
@@ -143,9 +144,9 @@ void MessageSender::noteSent(const Session& session, Outgoing& outgoing, bool is
   clock_.runTimeoutsBy(outgoing.due_ns);
 }
 
-// Each in turn sends some of its packets.
+// Each message in turn sends some of its packets.
 void MessageSender::sendReady() {
-  // What made them may have taken its time since the round began.
+  // Making the messages may have taken long since the round began.
   begun_.empty() ? clock_.readIfStale() : dateBegun();
   is_blocked_ = false;
   for (uint32_t sent = 0; sent < kPacketsPerFlush && !ready_.empty() && !is_blocked_;) {

@@ -28,37 +28,40 @@ class MessageSender {
   MessageSender(const MessageSender&) = delete;
   MessageSender& operator=(const MessageSender&) = delete;
 
-  /// Begins a message in an open session. What is one packet is sent to its port at once, unless others wait.
+  /// Begins a message in an open session. A message of one packet is given to its port at once, unless others wait.
   /// @return Valid until end(), or until the session ends.
   Outgoing& start(Session& session, TxMessage message, const Purpose& purpose);
-  /// The message has packets to send.
+  /// To be called when the message has packets to send.
   void makeReady(Outgoing& outgoing);
-  /// Nothing of the message is sent any more; `outgoing` is nullptr then. Its bytes go back in recycleRetired().
+  /// Ends a message: nothing of it is sent any more, and `outgoing` is nullptr then. Its bytes go back in
+  /// recycleRetired().
   void end(Channel& channel, Outgoing*& outgoing);
   /// The same for all messages of a session that ends; bytes that no port reads go back at once.
   void endAll(Channel& channel);
 
-  /// Whether some began since the last dateBegun().
+  /// Whether messages began since the last dateBegun().
   bool hasBegun() const { return !begun_.empty(); }
   bool hasReady() const { return !ready_.empty(); }
-  /// Whether some that have ended keep their bytes.
+  /// Whether messages that have ended keep their bytes.
   bool hasRetired() const { return !retired_.empty(); }
   /// Sends packets of the messages that are ready.
   void sendReady();
   /// Sets the times of messages that began since the last time.
   void dateBegun();
-  /// Gives bytes of ended messages back, if no port reads them any more. Behind what is sent: a peer waits for that.
+  /// Gives bytes of ended messages back, if no port reads them any more. To be called after what peers wait for was
+  /// sent.
   void recycleRetired();
   /// Gives all bytes back: the ports are stopped, and no session is there any more.
   void recycleAll();
   /// Messages that the peer does not have yet, or that a port still reads.
   size_t count() const { return outgoings_.size() - free_outgoings_.size(); }
 
-  /// Bytes of our memory in a message: its head, copies, and what is copied now because it was borrowed for too long.
+  /// Bytes of our memory in a message: its head, copies, and chunks that are to be copied because they were borrowed
+  /// for too long.
   uint64_t waitingBytes(const Outgoing& outgoing) const;
   /// Finds out how many such bytes wait in the session, for session.waiting_bytes.
   void countWaiting(Session& session);
-  /// None wait in it any more.
+  /// Sets session.waiting_bytes to 0.
   void forgetWaiting(Session& session);
   /// The sum of session.waiting_bytes.
   uint64_t allWaitingBytes() const { return waiting_bytes_; }

@@ -56,7 +56,7 @@ bool Outgoing::onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t
   const auto later_count = static_cast<uint32_t>(64 - std::countl_zero(progress.later));
   if (progress.received_packets > next || progress.granted_packets > packet_count) return false;
   if (progress.later != 0 && progress.received_packets + 1 + later_count > next) return false;
-  // One that was overtaken by a newer one.
+  // This grant was overtaken by a newer one.
   if (progress.received_packets < acknowledged) return true;
   told_ns = now_ns;
   if (progress.received_packets != acknowledged) moved_ns = now_ns;
@@ -70,7 +70,7 @@ bool Outgoing::onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t
   }
   const uint32_t first_later = acknowledged + 1;
   if (resent_ns != kNotYet && now_ns - resent_ns < round_trip_ns) return true;
-  // What is missing before this one is lost.
+  // Packets before this one that are missing count as lost.
   uint32_t lost_before = later_count > kReorderPackets ? first_later + later_count - kReorderPackets : acknowledged;
   if (is_overdue) lost_before = std::min(next, first_later + 64);
   if (resend_at < resend.size()) return true;

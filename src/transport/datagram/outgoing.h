@@ -20,7 +20,7 @@ class Outgoing final : public FrameOwner {
   /// @param packet_bytes  payload of each packet but the last.
   void begin(SessionId session, TxMessage message, wire::PacketKind kind, uint32_t packet_bytes,
              uint32_t unasked_packets);
-  /// Nothing of the message is sent any more. Bytes that ports still read stay where they are.
+  /// Ends the message: nothing of it is sent any more. Bytes that ports still read stay where they are.
   void finish() {
     is_active = false;
     due_ns = runtime::kNever;
@@ -37,15 +37,15 @@ class Outgoing final : public FrameOwner {
   bool isThere() const { return acknowledged == packet_count; }
   /// There is a packet to be sent now.
   bool isReady() const { return resend_at < resend.size() || next < granted; }
-  /// The number of that packet, which then counts as sent.
+  /// Returns the number of that packet, which counts as sent from now on.
   uint32_t takeNext(bool& is_again) {
     is_again = resend_at < resend.size();
     return is_again ? takeResent() : next++;
   }
-  /// That packet could not be sent: it is the next one again.
+  /// To be called when that packet could not be sent: it is the next one again.
   void putBack(uint32_t packet, bool is_again);
 
-  /// Takes what the peer says of this message. Returns false if no honest peer says that. Packets that are missing at
+  /// Takes a grant of the peer for this message. Returns false if no honest peer sends it. Packets that are missing at
   /// the peer are sent again if packets behind them have arrived (a few packets may have changed places) or if
   /// `is_overdue`; but none within `round_trip_ns` of the last time that some were to be sent again.
   bool onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns);

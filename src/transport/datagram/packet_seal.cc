@@ -49,7 +49,7 @@ uint64_t PacketSeal::ofLong(uint8_t version, wire::PacketKind kind, const Header
   UniversalHash hash(keys_.payload);
   const ByteSpan last = payload.empty() ? ByteSpan() : payload.back();
   for (size_t i = 0; i + 1 < payload.size(); ++i) hash.add(payload[i]);
-  // Their keys do not depend on each other, so the sum is NH of both together.
+  // The keys of header and payload do not depend on each other, so the sum is NH of both together.
   return sealOf(ofHeader(version, kind, header, length) + hash.finish(last));
 }
 

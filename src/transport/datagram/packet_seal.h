@@ -18,7 +18,7 @@ namespace ramcore::transport::datagram {
 /// until all of these are in the cache, so hot paths have headers in this form alone.
 using HeaderWords = std::array<uint64_t, sizeof(wire::PacketHeader) / sizeof(uint64_t)>;
 
-/// What proves that a packet is from the other end of the session and as it was sent ("The seal" in docs/datagram.md).
+/// Proves that a packet is from the other end of the session and was not changed ("The seal" in docs/datagram.md).
 ///
 /// With a key, a seal is the first half of AES-128 of the 128-bit NH hash of kind, version, header and payload. Only
 /// the two ends know the keys, which never travel. Two different packets get the same hash with a probability of 2^-63.
@@ -32,7 +32,7 @@ class PacketSeal {
   /// The seal of one direction. `key` is the session's key; it is not used if `has_key` is false.
   PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_key);
 
-  /// What belongs into header.seal. `payload` may be in pieces; at most UniversalKey::kBytesMax.
+  /// The value for header.seal. `payload` may be in pieces; at most UniversalKey::kBytesMax.
   uint64_t of(uint8_t version, wire::PacketKind kind, const wire::PacketHeader& header,
               std::span<const ByteSpan> payload) const {
     return of(version, kind, std::bit_cast<HeaderWords>(header), payload);

@@ -12,12 +12,12 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// Frames that a port has not taken yet; beyond it nothing is made for it.
+// Maximum number of frames that a port has not taken yet; beyond it no packets of messages are made for the port.
 constexpr size_t kBacklogMax = 256;
 constexpr size_t kFlushFrames = 32;
-// The end of a frame cuts a chunk in two: ends that are shorter are copied.
+// If the end of a frame cuts a chunk in two, parts that are shorter than this are copied.
 constexpr uint32_t kCutCopiedBelow = 64;
-// What a port has not taken for so long is dropped: it holds bytes that are borrowed, and is sent again if it matters.
+// Frames that a port has not taken for this long are dropped: they hold borrowed bytes, and what matters is sent again.
 constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
 
 ByteSpan cutHead(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
@@ -25,7 +25,7 @@ ByteSpan cutHead(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
   return ByteSpan(message.head + offset, std::min(bytes, message.head_bytes - offset));
 }
 
-// Bits of words, so that nothing is written in smaller pieces than it is read in.
+// Sets fields as bits of words, so that nothing is written in smaller pieces than it is read in.
 HeaderWords ofPacket(HeaderWords header, uint32_t offset, uint32_t payload_bytes, bool is_again) {
   constexpr auto setAt = [](HeaderWords& words, size_t place, uint64_t value) {
     words[place / sizeof(uint64_t)] |= value << 8 * (place % sizeof(uint64_t));
@@ -113,7 +113,7 @@ GatherPlan PacketSender::planFrame(const FramePort& port, const Outgoing& outgoi
   // (When all is copied, the first run is one piece with the headers: two entries of it fit into a frame of one.)
   limits.entries_max = std::max(2u, std::min(limits.entries_max, port.facts().pieces_max));
   limits.inline_bytes_max = 0;
-  // What is borrowed for too long is copied as soon as no port reads it: then there must be no end of new readers.
+  // Bytes that are borrowed for too long are copied as soon as no port reads them, so no further frame may borrow them.
   const bool is_overdue = clock_.nowNs() >= outgoing.message->borrowed_since_ns + options_.borrowed_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
     return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
@@ -124,14 +124,14 @@ GatherPlan PacketSender::planFrame(const FramePort& port, const Outgoing& outgoi
       [&](const Chunk& chunk) { return !isLong(cut, static_cast<size_t>(&chunk - chunks.data())) || !canStay(chunk); });
 }
 
-// Long pieces stay where they are. False: the port has no memory for now.
+// Makes a frame in which long pieces stay where they are. False: the port has no memory for now.
 bool PacketSender::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes,
                                Frame& frame) {
   const Cut cut = cutChunks(*outgoing.message, offset, bytes);
   const std::span<const Chunk> chunks = cut.all();
   const GatherPlan plan = planFrame(port, outgoing, cut, head.size());
 
-  // What is copied in front is one piece with the headers.
+  // Chunks that are copied in front are one piece with the headers.
   auto first_bytes = static_cast<uint32_t>(head.size());
   size_t i = 0;
   for (; i < chunks.size() && plan.is_copied[i]; ++i) first_bytes += chunks[i].bytes;
@@ -146,7 +146,7 @@ bool PacketSender::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan hea
   return true;
 }
 
-// All chunks from `first` on. If the port has no memory for now, drops the frame and returns false.
+// Adds all chunks from `first` on. If the port has no memory for now, drops the frame and returns false.
 bool PacketSender::addPieces(FramePort& port, Outgoing& outgoing, std::span<const Chunk> chunks, const GatherPlan& plan,
                              size_t first, Frame& frame) {
   size_t i = first;
@@ -161,7 +161,7 @@ bool PacketSender::addPieces(FramePort& port, Outgoing& outgoing, std::span<cons
       has_memory = port.attach(frame.handle, chunk.address, chunk.bytes, chunk.region, outgoing);
       if (!has_memory) --outgoing.pieces_out;
     } else {
-      // What is copied side by side is one piece, as it was planned. (Empty chunks separate nothing.)
+      // Chunks that are copied side by side are one piece, as it was planned. (Empty chunks separate nothing.)
       uint32_t run_bytes = 0;
       size_t end = i;
       for (; end < chunks.size() && (plan.is_copied[end] || chunks[end].bytes == 0); ++end) {
@@ -198,7 +198,8 @@ void PacketSender::countChunks(const Cut& cut, const GatherPlan& plan) {
 
 void PacketSender::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const HeaderWords& header,
                               uint64_t seal) const {
-  // Field by field: a FrameStart that is put together first is read in other pieces than it was written in.
+  // Written field by field: a FrameStart that is put together first would be read in other pieces than it was written
+  // in.
   using Start = wire::FrameStart;
   constexpr std::array<uint8_t, 4> kRest = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff,
                                             wire::kDatagramVersion, 0};

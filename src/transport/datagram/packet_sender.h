@@ -26,15 +26,15 @@ class PacketSender {
   /// @param is_again  it was sent before
   bool send(const Session& session, Outgoing& outgoing, uint32_t packet, bool is_again);
 
-  // Control packets: sent again only if somebody asks again, and dropped if the port takes no more.
+  // Control packets are sent again only if they are asked for again, and are dropped if the port takes no more.
 
   /// @param seal  of our direction of the session
   void sendControlPacket(const Route& route, const PacketSeal& seal, wire::PacketKind kind,
                          wire::PacketHeader header = {}, ByteSpan body = {});
-  /// The session is open.
+  /// Sends a control packet of an open session.
   void sendControlPacket(const Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {},
                          ByteSpan body = {});
-  /// A packet that belongs to no open session.
+  /// Sends a packet that belongs to no open session.
   void sendUnsealed(uint32_t port, const MacAddress& to, wire::PacketKind kind, const wire::PacketHeader& header,
                     std::span<const ByteSpan> body);
   /// The checksum of packets that belong to no open session.

@@ -5,7 +5,7 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// The sender of a long message was asked so often for what is missing: others are granted packets in its place.
+// If the sender of a long message was asked this often for what is missing, others are granted packets in its place.
 constexpr uint8_t kTriesOfTheUnwilling = 2;
 
 }  // namespace
@@ -48,8 +48,8 @@ Incoming::Took Reassembly::take(Session& session, Incoming& incoming, const Pack
     case Incoming::Took::Nonsense:
       return took;
     case Incoming::Took::Copy:
-      // Whoever sends again does not know how far it has come. (It gets no further by that: copies that come before
-      // the time is up, again and again, do not put off asking for what is missing.)
+      // A peer that sends again does not know how far the message has come. (That is no progress: copies that come
+      // again and again do not put off asking for what is missing.)
       if ((header.flags & wire::kPacketAgain) != 0) incoming.is_asked_for = true;
       break;
     case Incoming::Took::News:
@@ -84,7 +84,7 @@ void Reassembly::end(Session& session, Incoming& incoming, const Arrival& arriva
   std::erase(session.channel->arriving, arrival);
   if (!incoming.isLong()) return;
   std::erase(long_, arrival);
-  // Its share goes to others.
+  // Other long messages may be granted its share.
   for (const Arrival& other : long_) {
     if (Incoming* waiting = find(other); waiting != nullptr) list(*waiting, other);
   }
@@ -96,8 +96,8 @@ void Reassembly::list(Incoming& incoming, const Arrival& arrival) {
 
 // ---- grants
 
-// The shortest of many long messages are granted first (Montazeri et al., Homa, 2018), and always the oldest. Who was
-// asked more than once for what it may send, and sends nothing, keeps nobody waiting.
+// The shortest of many long messages are granted first (Montazeri et al., Homa, 2018), and always the oldest. A sender
+// that was asked more than once for what it may send, and sends nothing, keeps nobody waiting.
 void Reassembly::chooseGranted() {
   granted_remaining_ = UINT32_MAX;
   granted_begun_ns_ = INT64_MIN;
@@ -121,7 +121,7 @@ bool Reassembly::mayBeGranted(const Incoming& incoming) const {
   return incoming.remaining() <= granted_remaining_ || incoming.begun_ns <= granted_begun_ns_;
 }
 
-// What got on in this round: its sender hears of it once.
+// Each sender whose message made progress in this round is told once.
 void Reassembly::tellListed() {
   chooseGranted();
   for (size_t i = 0; i < listed_.size(); ++i) {

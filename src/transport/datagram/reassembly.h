@@ -34,9 +34,9 @@ class Reassembly {
   /// Gives up the messages that are arriving in a session that ends.
   void dropAll(Channel& channel);
 
-  /// Whether messages got on in this round.
+  /// Whether messages made progress in this round.
   bool hasListed() const { return !listed_.empty(); }
-  /// Tells the senders of the messages that got on in this round, each once.
+  /// Tells the senders of the messages that made progress in this round, each once.
   void tellListed();
   /// Tells the sender that all packets of its message have arrived.
   void tellComplete(Session& session, const Arrival& arrival, uint32_t packets, uint32_t sequence);

@@ -14,7 +14,7 @@ namespace ramcore::transport::datagram {
 
 /// How long the acknowledgement of an answer is delayed. The next request in the slot acknowledges the answer, too.
 inline constexpr int64_t kAckDelayNs = 20 * runtime::kNanosPerMicro;
-/// So many tries are counted at most.
+/// Maximum number of tries that are counted.
 inline constexpr uint8_t kTriesMax = 30;
 
 /// Where packets of a session go, and which numbers both ends have given it.

@@ -7,11 +7,11 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// Answers to packets of sessions that are not there, between two looks at the timeouts: whoever floods us gets no
-// flood.
+// Maximum number of answers to packets of unknown sessions between two runs of the timeouts: a flood is not answered by
+// a flood.
 constexpr uint32_t kUnknownSaidMax = 64;
 constexpr size_t kClosingMax = 256;
-// So that it takes eight losses in a row before a peer has to find out by itself.
+// With these repetitions it takes eight losses in a row before a peer has to find out by itself.
 constexpr uint8_t kCloseTries = 7;
 
 }  // namespace
@@ -21,18 +21,18 @@ constexpr uint8_t kCloseTries = 7;
 void SessionCloser::close(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   const bool was_open = session.state == Session::State::Open;
-  // Whoever looks for memory now finds what this session gives up.
+  // Memory that this session gives up counts as free from here on.
   parts_.sender.forgetWaiting(session);
-  // Before its calls complete: what they start from there must not go to this session.
+  // The session ends before its calls complete: what they start from there must not go to this session.
   parts_.sessions.end(session, reason);
   if (!was_open) return;
   Channel& channel = *session.channel;
   dropChannel(channel);
-  // One after the other: a call that completes may abandon those that still wait, and they are gone then.
+  // Calls are taken one after the other, because a call that completes may abandon others that still wait.
   while (PendingCall* call = channel.calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
-// The channel itself stays until the sink has heard: whoever is at work on it may have ended it.
+// The channel itself stays until the sink has been told: a function that is at work on it may have ended the session.
 void SessionCloser::dropChannel(Channel& channel) {
   parts_.reassembly.dropAll(channel);
   parts_.sender.endAll(channel);
@@ -76,7 +76,7 @@ void SessionCloser::abandonAll() {
   });
 }
 
-// The peer is told of the end a few times.
+// Each peer is told of the end a few times.
 int64_t SessionCloser::checkClosing() {
   const int64_t now_ns = parts_.clock.nowNs();
   int64_t due_ns = runtime::kNever;
@@ -97,7 +97,7 @@ int64_t SessionCloser::checkClosing() {
 void SessionCloser::takeFromUnknownPeer(const Packet& packet) {
   const auto closing =
       std::ranges::find_if(closing_, [&](const Closing& one) { return one.route.number == packet.header.session; });
-  // (Who the sender is, it will know from the number it used.)
+  // (The sender recognises the session by the number that it used.)
   if (closing == closing_.end()) return sayUnknown(packet.port, packet.from(), 0, packet.header.session);
   if (closing->seal_in.of(packet.start.version, packet.start.kind, packet.header, std::span(&packet.payload, 1)) !=
       packet.header.seal) {
@@ -113,14 +113,15 @@ void SessionCloser::takeFromUnknownPeer(const Packet& packet) {
   }
 }
 
-// It may be so, or somebody else says it: the peer is asked, and has to prove that it is there.
+// The packet may be the peer's or forged: the peer is asked, and has to prove that it is there.
 void SessionCloser::takeUnknown(const Packet& packet) {
   if (packet.payload.size() != sizeof(uint64_t)) return;
   const auto number = loadAs<uint64_t>(packet.payload.data());
   std::erase_if(closing_, [&](const Closing& closing) {
     return closing.route.address == packet.from() && closing.route.peer_number == number;
   });
-  // A process that was just started knows neither our number nor its own former one; who was refused knows ours only.
+  // A process that was just started knows neither our number nor its own former one; a peer that was refused knows ours
+  // only.
   Session* session = nullptr;
   if (packet.header.session != 0) {
     session = parts_.sessions.findNumber(packet.header.session);

@@ -13,8 +13,8 @@
 
 namespace ramcore::transport::datagram {
 
-/// Ends the sessions of one endpoint, and tells their peers: of those that we have closed until the peer knows, of
-/// those that are not there whenever somebody sends a packet of them. One thread.
+/// Ends the sessions of one endpoint, and tells their peers. The peer of a session that we have closed is told until it
+/// knows; the sender of a packet of an unknown session is told each time. One thread.
 class SessionCloser {
  public:
   /// What it works with. All borrowed.
@@ -36,17 +36,17 @@ class SessionCloser {
   void close(Session& session, Status reason);
   /// The same for a session that we end: the peer is told until it knows, or was told often enough.
   void closeByUs(Session& session);
-  /// The peer of an open session broke a rule.
+  /// Closes an open session whose peer broke a rule.
   /// @param why  for a person
   void closeMalformed(Session& session, std::string_view why);
-  /// The session is open, and taken for lost.
+  /// Closes an open session that is taken for lost.
   void closeSilent(Session& session, const std::string& why);
   /// For the end of the endpoint: peers are told, and calls are not completed.
   void abandonAll();
 
   /// Takes a sealed packet of a session that has just ended, or of a process that was here before.
   void takeFromUnknownPeer(const Packet& packet);
-  /// Takes what somebody says: that it does not know a session.
+  /// Takes an `Unknown` packet: its sender says that it does not know a session.
   void takeUnknown(const Packet& packet);
   /// Says that a session is not there.
   /// @param peer_number  the receiver's number of it, as far as we know; otherwise 0
@@ -57,7 +57,7 @@ class SessionCloser {
   bool hasClosing() const { return !closing_.empty(); }
   /// Tells peers of sessions that we have closed once more, as far as it is time. Returns when to call it again.
   int64_t checkClosing();
-  /// To be called now and then: sayUnknown() answers so many packets in between.
+  /// To be called now and then: sayUnknown() answers a limited number of packets in between.
   void allowUnknown() { unknown_said_ = 0; }
 
  private:

@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kLinkWait{100};
 constexpr std::chrono::milliseconds kLinkLook{1};
 // Longer than any greeting takes.
 constexpr uint64_t kGreetingSeconds = 5;
-// For as long the other end of a memif may copy the last frames before the memory goes.
+// Time for the other end of a memif to copy the last frames before the memory goes.
 constexpr std::chrono::milliseconds kLastFramesWait{2};
 
 rte_mbuf* mbufOf(datagram::OutFrame frame) { return static_cast<rte_mbuf*>(frame.handle); }
@@ -44,8 +44,8 @@ Failure failed(const std::string& device, std::string_view what, int error) {
                                       Environment::lastWarning() + ")"};
 }
 
-// Where a process was killed, its socket file is still there, and the driver would find the place taken. (To connect
-// and see would be fatal to a live one: a driver of 22.11 does not survive visitors that leave again.)
+// Removes the socket file that a killed process has left: the driver would find the place taken. (To try by connecting
+// would be fatal to a live process: a driver of 22.11 does not survive peers that connect and leave again.)
 void removeStaleSocket(const DeviceName& name) {
   constexpr std::string_view kKey = "socket=";
   if (!name.name.starts_with("net_memif") || name.arguments.find("role=server") == std::string::npos ||
@@ -111,7 +111,7 @@ Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, co
   std::unique_ptr<DpdkPort> port(new DpdkPort(std::move(roomy).value(), pools));
   port->is_virtual_ = Environment::isVirtual(options.device);
   port->facts_.borrowable_frames = borrowable_frames;
-  // The driver of memif sends other bytes than those that were attached when it copies nothing itself.
+  // With this argument the driver of memif sends other bytes than those that were attached.
   if (port->name_.arguments.find("zero-copy=yes") != std::string::npos) {
     return Failure{Status::BadConfig, "'" + options.device +
                                           "': zero-copy=yes sends wrong bytes of memory that is not DPDK's own; leave "
@@ -147,7 +147,7 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
     return Failure{Status::BadConfig,
                    takes_no + ": " + rte_strerror(-error) + "; it takes at most " + std::to_string(most)};
   }
-  // Longer frames the kernel would drop, one by one.
+  // The kernel would drop longer frames, one by one.
   if (const auto below = mtuOfInterface(name_); below && *below < options.mtu) {
     return Failure{Status::BadConfig, takes_no + ": its interface has " + std::to_string(*below) +
                                           "; ip link set dev ... mtu " + std::to_string(options.mtu) +
@@ -157,10 +157,10 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
   if (auto taken = takeAddress(options); !taken.ok()) return std::move(taken).error();
   facts_.joins_two = name_.name.starts_with("net_memif");
   looks_for_other_ = looksForOther(name_);
-  // That of a memif which looks for another process does not, before that process is there: it is tried again.
+  // A memif that looks for another process does not start before that process is there: runTimeouts() tries it again.
   if (const int error = start(); error != 0 && !facts_.joins_two) return failed(name_.name, "does not start", -error);
   if (is_started_ && looks_for_other_) awaitLink();
-  // A packet socket sees only what is for its interface's address, unless all is wanted.
+  // A packet socket sees only frames for its interface's address, unless all are wanted.
   if (name_.name.starts_with("net_af_packet")) static_cast<void>(rte_eth_promiscuous_enable(port_));
   uint16_t mtu = 0;
   if (is_understated || rte_eth_dev_get_mtu(port_, &mtu) != 0) mtu = static_cast<uint16_t>(options.mtu);
@@ -196,7 +196,7 @@ Outcome<bool> DpdkPort::takeAddress(const PortOptions& options) {
   std::copy_n(own.addr_bytes, facts_.address.bytes.size(), facts_.address.bytes.begin());
   if (options.address != datagram::MacAddress{} && options.address != facts_.address) {
     std::ranges::copy(options.address.bytes, own.addr_bytes);
-    // Adapters filter by it; the other end of a memif has all that is sent.
+    // Adapters filter by the address; the other end of a memif has all that is sent.
     const int error = rte_eth_dev_default_mac_addr_set(port_, &own);
     if (error != 0 && !is_virtual_) return failed(name_.name, "does not take another address", -error);
     facts_.address = options.address;
@@ -210,7 +210,8 @@ Outcome<bool> DpdkPort::addRegion(const std::byte* base, size_t bytes) {
   rte_eth_dev_info info{};
   if (rte_eth_dev_info_get(port_, &info) != 0) return failed(name_.name, "tells nothing", EIO);
   auto* const at = const_cast<std::byte*>(base);
-  // Virtual devices read as we do. Of adapters, those behind an IOMMU are told; the address is the same for them.
+  // Virtual devices read memory as this process does. Adapters behind an IOMMU are told; the address is the same for
+  // them.
   if (!is_virtual_ && rte_dev_dma_map(info.device, at, reinterpret_cast<uint64_t>(at), bytes) != 0) {
     return failed(name_.name, "cannot read " + std::to_string(bytes) + " bytes of memory from where they are",
                   rte_errno);
@@ -231,7 +232,7 @@ uint32_t DpdkPort::receive(std::span<datagram::InFrame> into) {
   uint32_t count = 0;
   for (uint16_t i = 0; i < arrived; ++i) {
     rte_mbuf* const mbuf = mbufs[i];
-    // In one piece unless it is longer than anything of ours.
+    // A frame in several pieces is longer than any of ours.
     if (mbuf->nb_segs != 1) {
       rte_pktmbuf_free(mbuf);
       continue;
@@ -315,18 +316,18 @@ int DpdkPort::start() {
   return error;
 }
 
-// The driver of the other end does not survive a visitor that leaves before it was greeted: whoever opens a memif stays
-// until it is, but not for long where nobody greets.
+// The driver of the other end does not survive a process that connects and leaves before it was greeted. So a process
+// that opens a memif waits for the link, but not for long if nobody greets it.
 void DpdkPort::awaitLink() {
   for (auto waited = std::chrono::milliseconds(0); waited < kLinkWait && !runTimeouts(); waited += kLinkLook) {
     std::this_thread::sleep_for(kLinkLook);
   }
 }
 
-// The driver of memif looks for the other end when the port is started, and never again: when the process there has
-// gone, the port has to be started anew, until another one is there. So it has where the link never comes up: whoever
-// listens has not had that id yet, and said no. (But not at once, because nobody tells us: the driver of the other end
-// may be greeting us, and does not survive that we leave.)
+// The driver of memif looks for the other end when the port is started, and never again. When the process there has
+// gone, the port has to be started anew, until another one is there. The same holds if the link never comes up: the
+// process that listens did not have that id yet, and refused. (Then the port is not stopped at once, because nobody
+// tells us: the driver of the other end may be greeting us, and does not survive that we leave.)
 bool DpdkPort::runTimeouts() {
   if (!is_started_ && (!is_open_ || start() != 0)) return false;
   rte_eth_link link{};
@@ -349,7 +350,7 @@ uint32_t DpdkPort::send(std::span<const datagram::OutFrame> frames) {
     const uint16_t taken = is_started_ ? rte_eth_tx_burst(port_, 0, mbufs.data(), count) : uint16_t{0};
     sent += taken;
     if (taken == count) continue;
-    // Where nobody is at the other end frames are lost, as on any wire; they do not wait for somebody to come.
+    // If nobody is at the other end, frames are lost, as on any wire; they do not wait for a process to come.
     if (is_up_) break;
     for (; sent < frames.size(); ++sent) rte_pktmbuf_free(mbufOf(frames[sent]));
   }
@@ -358,8 +359,8 @@ uint32_t DpdkPort::send(std::span<const datagram::OutFrame> frames) {
 
 void DpdkPort::stop() {
   if (!is_open_) return;
-  // The other end's driver does not survive it if the memory goes while it copies from there (docs/dpdk.md), and tells
-  // nobody when it has copied.
+  // The driver of the other end does not survive that the memory goes while it copies from there (docs/dpdk.md), and
+  // does not tell when it has copied.
   if (facts_.joins_two && is_up_) std::this_thread::sleep_for(kLastFramesWait);
   is_open_ = false;
   is_started_ = false;
@@ -370,8 +371,8 @@ void DpdkPort::stop() {
   });
 }
 
-// On DPDK's thread for events, where alarms run: the driver of memif frees there what the other end leaves behind, and
-// would do it twice if both ended at once.
+// Runs `work` on DPDK's thread for events, where alarms run. The driver of memif frees there what the other end leaves
+// behind, and would do it twice if both ended at once.
 void DpdkPort::whereEventsRun(void (*work)(const DpdkPort&)) const {
   struct Errand {
     const DpdkPort& port;

@@ -25,7 +25,7 @@ class FramePools {
   ~FramePools();
 
   rte_mempool* frames() const { return frames_; }
-  /// Without bytes of their own: for pieces that stand elsewhere.
+  /// Buffers without bytes of their own, for pieces that stand elsewhere.
   rte_mempool* pieces() const { return pieces_; }
   uint32_t frameCount() const { return frame_count_; }
 
@@ -39,7 +39,7 @@ class FramePools {
 struct PortOptions {
   std::string device;  ///< "net_memif0,role=server,id=0,socket=/run/x", "0000:3b:00.0"
   uint32_t mtu = 1500;
-  /// What others know us by; all zeros: the address that the port has.
+  /// The address by which others know us; all zeros: the address that the port has.
   datagram::MacAddress address;
   /// The network of the port is known to end at this machine, as that of a memif does.
   bool is_local = false;
@@ -54,9 +54,11 @@ class DpdkPort final : public datagram::FramePort {
                                                  uint32_t borrowable_frames);
   ~DpdkPort() override;
 
-  /// Lets the device read memory that DPDK knows. Before anything of it is attached, in the order of region ids.
-  /// Failure: IoError.
+  /// Lets the device read memory that DPDK knows. To be called before anything of it is attached, in the order of
+  /// region ids. Failure: IoError.
   Outcome<bool> addRegion(const std::byte* base, size_t bytes);
+  /// Uses up the id of memory that cannot be registered: nothing can be attached from it.
+  void addUnregistered() { regions_.emplace_back(); }
 
   const datagram::PortFacts& facts() const override { return facts_; }
   std::string describe() const override { return name_.name; }
@@ -71,11 +73,11 @@ class DpdkPort final : public datagram::FramePort {
   void stop() override;
   bool runTimeouts() override;
   bool canAttach(RegionId region) const override {
-    return region != 0 && region <= regions_.size() && facts_.pieces_max > 1;
+    return region != 0 && region <= regions_.size() && !regions_[region - 1u].empty() && facts_.pieces_max > 1;
   }
 
  private:
-  /// What a piece that stands elsewhere has with it until the driver lets go of it.
+  /// The data of an attached piece, kept until the driver lets go of the piece.
   struct Loan;
 
   DpdkPort(DeviceName name, const FramePools& pools);

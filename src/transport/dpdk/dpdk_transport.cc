@@ -54,13 +54,14 @@ DpdkTransport::DpdkTransport(const DpdkOptions& options, const datagram::Datagra
 DpdkTransport::~DpdkTransport() = default;
 
 Outcome<RegionId> DpdkTransport::registerMemory(std::byte* base, size_t bytes, Access) {
-  auto known = environment_.addMemory(base, bytes);
-  if (!known.ok()) return std::move(known).error();
+  ++region_count_;  // also if it fails
+  auto outcome = environment_.addMemory(base, bytes);
   for (const auto& port : ports_) {
-    auto added = port->addRegion(base, bytes);
-    if (!added.ok()) return std::move(added).error();
+    if (outcome.ok()) outcome = port->addRegion(base, bytes);
+    if (!outcome.ok()) port->addUnregistered();
   }
-  return ++region_count_;
+  if (!outcome.ok()) return std::move(outcome).error();
+  return region_count_;
 }
 
 std::unique_ptr<Endpoint> DpdkTransport::makeEndpoint(const Identity& identity) {

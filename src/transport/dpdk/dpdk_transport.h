@@ -23,7 +23,7 @@ class DpdkTransport final : public Transport {
   const Limits& limits() const override { return limits_; }
   std::string_view scheme() const override { return "dpdk"; }
   Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
-  /// Once: ports are one thread's.
+  /// To be called once, because ports belong to one thread.
   std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
   /// "02:00:00:00:00:01 at net_memif0, net_memif1", for people.
   std::string describe() const;

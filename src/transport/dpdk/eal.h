@@ -1,6 +1,6 @@
 #pragma once
 
-// The only include of DPDK. Its own settings first: other headers of it rely on them.
+// The only include of DPDK. The header with its settings comes first: its other headers rely on that.
 #include <rte_config.h>
 // The call that lets an adapter read memory of ours has been there for years, and is still called an experiment.
 #define ALLOW_EXPERIMENTAL_API

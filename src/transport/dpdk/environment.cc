@@ -20,7 +20,7 @@ constexpr std::string_view kDriverFolders[] = {"/usr/lib/x86_64-linux-gnu/dpdk",
                                                "/usr/local/lib/x86_64-linux-gnu/dpdk"};
 constexpr size_t kPageBytes = 4096;
 
-/// What DPDK writes to its log goes to ours, line by line; the last warning is kept.
+/// Passes DPDK's log on to ours, line by line, and keeps the last warning.
 class LogStream {
  public:
   explicit LogStream(Trace& trace) : trace_(&trace) {}
@@ -58,7 +58,7 @@ class LogStream {
   std::string last_;
 };
 
-/// Affinity of this thread; DPDK binds whoever starts it to one processor.
+/// Restores the affinity of this thread at its end: DPDK binds the thread that starts it to one processor.
 class KeptAffinity {
  public:
   KeptAffinity() { is_known_ = ::pthread_getaffinity_np(::pthread_self(), sizeof(set_), &set_) == 0; }
@@ -85,7 +85,7 @@ class KeptAffinity {
 std::vector<std::string> driversFor(const std::vector<std::string>& ports) {
   std::set<std::string> names = {"mempool_ring", "bus_vdev"};
   for (const std::string& port : ports) {
-    if (!Environment::isVirtual(port)) return {};  // whatever the device needs
+    if (!Environment::isVirtual(port)) return {};  // all drivers: nobody says which one the device needs
     names.insert(DeviceName::split(port).driver());
   }
   for (const std::string_view folder : kDriverFolders) {

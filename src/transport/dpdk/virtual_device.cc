@@ -20,9 +20,10 @@ namespace {
 constexpr std::string_view kMemif = "net_memif";
 constexpr std::string_view kPacket = "net_af_packet";
 constexpr uint32_t kRoomUnsaid = 2048;
-// In front of each frame in the ring of a packet socket, at most: what the kernel says of it, and a VLAN's tag.
+// Maximum length of what stands in front of each frame in the ring of a packet socket: the kernel's header and a VLAN
+// tag.
 constexpr uint32_t kRingHeaderBytes = 128;
-// So many frames of a length that is a multiple of this are whole pages, a block of that ring.
+// kFramesPerBlock frames whose length is a multiple of kRingStep are whole pages: a block of that ring.
 constexpr uint32_t kRingStep = 1024;
 constexpr uint32_t kFramesPerBlock = 4;
 
@@ -45,7 +46,7 @@ bool understatesMtu(const DeviceName& device) {
 }
 
 bool looksForOther(const DeviceName& device) {
-  // (The second is what the driver called it before.)
+  // ("master" is an older name of the driver for the server.)
   const std::string_view role = argumentOf(device, "role").value_or("client");
   return device.driver() == kMemif && role != "server" && role != "master";
 }
@@ -62,7 +63,7 @@ Outcome<DeviceName> withRoomFor(const DeviceName& device, uint32_t frame_bytes) 
   if (const auto said = argumentOf(device, key)) {
     uint32_t given = 0;
     const auto [end, error] = std::from_chars(said->data(), said->data() + said->size(), given);
-    // What is no number the driver refuses by itself.
+    // The driver refuses by itself a value that is no number.
     if (error != std::errc() || given >= frame_bytes + (is_packet ? kRingHeaderBytes : 0)) return device;
     return Failure{Status::BadConfig, "'" + device.name + "," + device.arguments + "': " + std::string(key) + "=" +
                                           std::to_string(given) + " has no room for frames of " +

@@ -13,16 +13,16 @@ namespace ramcore::transport::dpdk {
 /// memif and af_packet.
 bool understatesMtu(const DeviceName& device);
 
-/// Whether it is the end of a memif that connects to a process that listens: what the driver takes it for unless its
-/// arguments say otherwise.
+/// Whether the device is the end of a memif that connects to a process that listens. The driver takes it for that
+/// unless its arguments say otherwise.
 bool looksForOther(const DeviceName& device);
 
-/// Room that a buffer needs for frames of so many bytes, whoever fills it: a packet socket wants room for what its ring
-/// holds, which is more.
+/// Room that a buffer needs for frames of `frame_bytes` bytes with any driver: a packet socket needs room for what its
+/// ring holds, which is more.
 uint32_t roomFor(uint32_t frame_bytes);
 
-/// The device with buffers that have room for such frames: those that these drivers take if their arguments say nothing
-/// have 2048 bytes. Failure: BadConfig: the arguments say less than is needed.
+/// Returns the device with arguments for buffers that have room for such frames: without arguments these drivers take
+/// buffers of 2048 bytes. Failure: BadConfig: the arguments ask for less than is needed.
 Outcome<DeviceName> withRoomFor(const DeviceName& device, uint32_t frame_bytes);
 
 /// The MTU of the interface below an af_packet, which the driver does not look at; none: there is no such interface, or

@@ -18,7 +18,7 @@ struct Key {
   std::optional<uint32_t> GatherSection::* field;
   uint32_t least;
   uint32_t most;
-  bool needs_descriptors;  // says nothing to a transport that copies everything itself
+  bool needs_descriptors;  // only for transports that have them; others copy everything
 };
 constexpr std::array kKeys = {
     Key{"copy_below_bytes", &GatherSection::copy_below_bytes, 1, GatherCalibration::kCopyBelowBytesMost, false},
@@ -38,7 +38,7 @@ const KnownTransport* transportOf(std::string_view name) {
   return found == kTransports.end() ? nullptr : found;
 }
 
-// Names of RDMA devices, PCI addresses, names of network interfaces.
+// True for names of RDMA devices, PCI addresses and names of network interfaces.
 bool isDeviceName(std::string_view name) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
@@ -54,7 +54,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-/// Reads lines into sections; each function says what is wrong, or nothing.
+/// Reads lines into sections. Each function returns what is wrong with the line, or an empty text.
 class SectionReader {
  public:
   std::string read(std::string_view line) {
@@ -190,7 +190,7 @@ GatherLimits GatherCalibration::settle(std::string_view transport, std::string_v
   for (const GatherSection& section : sections_) {
     if (section.transport == transport && section.device.empty()) adopt(section, defaults);
   }
-  // After what is said of all.
+  // The device's own section comes second, so that it wins.
   for (const GatherSection& section : sections_) {
     if (section.transport == transport && !device.empty() && section.device == device) adopt(section, defaults);
   }

@@ -15,7 +15,7 @@ uint32_t countEntries(std::span<const Chunk> chunks, const GatherPlan& plan) {
 
 namespace {
 
-/// A chunk, or two side by side, whose copying leaves one entry less.
+/// One chunk, or two neighbours, whose copying saves one entry.
 struct Merger {
   uint32_t first = TxBuffer::kChunkCountMax;
   uint32_t second = TxBuffer::kChunkCountMax;  // if there are two
@@ -50,7 +50,7 @@ void reduceEntries(std::span<const Chunk> chunks, uint32_t entries_max, GatherPl
   RC_DCHECK(entries_max >= 2);
   while (plan.entries > entries_max) {
     const Merger merger = cheapestMerger(chunks, plan);
-    if (merger.bytes == UINT64_MAX) return;  // all of them are one run
+    if (merger.bytes == UINT64_MAX) return;  // all chunks are one run of copies
     for (const uint32_t i : {merger.first, merger.second}) {
       if (i < chunks.size()) plan.is_copied[i] = true;
     }

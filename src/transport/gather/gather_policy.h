@@ -23,7 +23,7 @@ struct GatherPlan {
       is_copied{};  ///< into memory of the transport; the others from where they are
   uint32_t copied_bytes = 0;
   uint32_t entries = 1;    ///< the head, each chunk that is not copied, and each run of copied chunks
-  bool is_inline = false;  ///< all of it inside the descriptor: nothing is copied by us, nothing stays borrowed
+  bool is_inline = false;  ///< all of it goes inside the descriptor: nothing is copied by us, nothing stays borrowed
 };
 
 /// Plans chunk by chunk, for a message or for the part of one that an Ethernet frame holds. `isCopied(chunk)` says
@@ -43,7 +43,8 @@ GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsRea
 namespace gather {
 /// Counts the entries of the plan.
 uint32_t countEntries(std::span<const Chunk> chunks, const GatherPlan& plan);
-/// Marks as copied what costs least and saves one entry, until at most `entries_max` entries are left.
+/// Marks chunks as copied, in each step those that save one entry at the least cost, until at most `entries_max`
+/// entries are left.
 void reduceEntries(std::span<const Chunk> chunks, uint32_t entries_max, GatherPlan& plan);
 }  // namespace gather
 

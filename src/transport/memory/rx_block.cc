@@ -51,7 +51,7 @@ void RxBlockPool::drop(RxBlock* block) noexcept {
     }
   }
   if (block != nullptr) freeBlock(block);
-  // Last: whoever destroys the pool waits for zero.
+  // This comes last: the pool may be destroyed as soon as the count is zero.
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 

@@ -13,7 +13,7 @@
 namespace ramcore::transport {
 namespace {
 
-// Those of descriptors have a generation of at least 1 in their lower half, and never all bits set.
+// Keys of descriptors have a generation of at least 1 in their lower half, and never all bits set.
 constexpr EpollSleeper::Key kWakeKey = UINT64_MAX;
 constexpr EpollSleeper::Key kTimerKey = UINT64_MAX - 1;
 constexpr size_t kEventsPerLook = 64;
@@ -32,7 +32,7 @@ EpollSleeper::EpollSleeper(runtime::Clock& clock)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  // Edge-triggered these two need not be read either: each write and each expiry is a change of its own.
+  // Because these two are edge-triggered, they are never read: each write and each expiry is a change of its own.
   const bool is_usable = epoll_ >= 0 && wake_event_ >= 0 && timer_ >= 0 &&
                          addToSet(epoll_, wake_event_, EPOLLIN | EPOLLET, kWakeKey) &&
                          addToSet(epoll_, timer_, EPOLLIN | EPOLLET, kTimerKey);
@@ -62,7 +62,7 @@ void EpollSleeper::wake() {
 }
 
 void EpollSleeper::waitUntil(int64_t deadline_ns) {
-  // Nothing but a timer that was set for an earlier deadline is no reason to wake up.
+  // If only a timer has fired that was set for an earlier deadline, the sleep goes on.
   do {
     if (!armTimer(deadline_ns)) {
       look(0);
@@ -87,7 +87,8 @@ bool EpollSleeper::armTimer(int64_t deadline_ns) {
   return true;
 }
 
-// How many spoke, the timer not counted. At least 1 if it waited and was not the timer's alone.
+// Returns how many descriptors had events, the timer not counted. After a wait at least 1, unless the timer alone ended
+// it.
 size_t EpollSleeper::look(int timeout_ms) {
   ++look_count_;
   const bool may_block = timeout_ms != 0;
@@ -95,12 +96,12 @@ size_t EpollSleeper::look(int timeout_ms) {
   if (hasGuest()) [[unlikely]] {
     runGuest(may_block);
     timeout_ms = 0;
-    // What it has done somebody has to go on with, whatever else is found.
+    // The thread has to look at what the guest has done, whatever else is found.
     if (may_block) spoke = 1;
   }
   std::array<epoll_event, kEventsPerLook> events;
   const int found = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
-  // A signal: the caller looks at everything.
+  // If a signal or the guest ended the wait, the caller looks at everything.
   if (found <= 0) return may_block ? 1 : 0;
   for (int i = 0; i < found; ++i) {
     const Key key = events[static_cast<size_t>(i)].data.u64;
@@ -110,7 +111,7 @@ size_t EpollSleeper::look(int timeout_ms) {
     }
     ++spoke;
     if (key == kWakeKey) continue;
-    // One that was told before may have ended this one.
+    // A listener that was told before may have ended the listening of this one.
     const Entry* entry = find(key);
     if (entry != nullptr && entry->listener != nullptr) entry->listener->onReady(events[static_cast<size_t>(i)].events);
   }
@@ -168,7 +169,7 @@ void EpollSleeper::unlisten(Key key) {
   free_indices_.push_back(static_cast<uint32_t>(key >> 32));
 }
 
-// Not edge-triggered: bytes that nobody has read yet end the next sleep too.
+// Level-triggered, so that bytes that nobody has read yet end the next sleep too.
 void EpollSleeper::watch(int fd) {
   RC_CHECK_MSG(add(fd, EPOLLIN, nullptr) != kNoKey, "a descriptor that cannot be watched, or is watched already");
 }

@@ -46,7 +46,7 @@ class EpollSleeper : public Sleeper {
   /// Tells `listener` of `events` on `fd` from now on, beginning with what is there already. Only on the sleeper's own
   /// thread, as all functions that do not say otherwise. Returns kNoKey if the kernel does not take the descriptor.
   Key listen(int fd, uint32_t events, ReadinessListener& listener);
-  /// Changes the events that are told from now on. What is there already is told again.
+  /// Changes the events that are told from now on. Events that are there already are told again.
   void listenTo(Key key, uint32_t events);
   /// Ends listen(); called before the descriptor is closed. The listener is told nothing more, not even of what was
   /// found already.

@@ -6,7 +6,8 @@
 namespace ramcore::transport {
 namespace {
 
-// What a server's handshakes can tell (wire/handshake_messages.h), less what else it listens at.
+// A handshake can tell 16 locators of 256 bytes each (wire/handshake_messages.h). The others are for the places at
+// which the process listens besides.
 constexpr size_t kAdvertisedMax = 8;
 constexpr size_t kAdvertisedBytesMax = 256;
 
@@ -16,7 +17,7 @@ Failure bad(const Locator& locator, const std::string& why) {
 
 bool isOfInternet(const Locator& locator) { return locator.scheme == "tcp" || locator.scheme == "verbs"; }
 
-// 224.0.0.0 to 255.255.255.255, and ff00::/8: of many machines, or of none.
+// True for 224.0.0.0 to 255.255.255.255 and for ff00::/8: addresses of many machines, or of none.
 bool isOfMany(const std::string& host) {
   if (host.find(':') != std::string::npos) return host.starts_with("ff") || host.starts_with("FF");
   if (host.find_first_not_of("0123456789.") != std::string::npos) return false;
@@ -36,7 +37,7 @@ Locator withHost(Locator locator, const std::string& host) {
   return locator;
 }
 
-// The addresses of the machine by which `bound`, which is at all of them, is reached.
+// The addresses of the machine at which `bound`, which listens at all of them, is reached.
 std::vector<std::string> candidatesFor(const Locator& bound, const AdvertisingFacts& facts) {
   const auto of = [&](bool is6) {
     std::vector<std::string> addresses;
@@ -49,7 +50,7 @@ std::vector<std::string> candidatesFor(const Locator& bound, const AdvertisingFa
   return addresses;
 }
 
-// For a place that listens at every address, and for which nobody has named one.
+// The locators to be told for `bound`, which listens at every address and for which nobody has named one.
 Outcome<std::vector<Locator>> chooseFor(const Locator& bound, const AdvertisingFacts& facts,
                                         std::vector<std::string>& chosen) {
   const std::vector<std::string> candidates = candidatesFor(bound, facts);
@@ -143,7 +144,7 @@ Outcome<Advertising> planAdvertising(std::span<const Locator> bound, std::span<c
     if (!isEveryAddress(locator)) {
       result.locators.push_back(locator);
     } else if (!wanted.empty()) {
-      // Where the machine is reached over the one transport it is over the other.
+      // The hosts that were named for one transport reach the machine over the other one, too.
       for (const Locator& named : wanted) result.locators.push_back(withHost(locator, named.host));
     } else {
       auto locators = chooseFor(locator, facts, result.chosen);

@@ -46,7 +46,7 @@ Outcome<ListenWish> ListenWish::parse(std::string_view text) {
   if (text == "all" || text.starts_with("all:")) return badAll(text, whyBadPlace(""));
   auto locator = Locator::parse(text);
   if (!locator.ok()) {
-    // Its message ends with examples.
+    // The message of Locator::parse ends with examples.
     return Failure{locator.error().status, locator.error().message + ", or all://127.0.0.1:0 for every transport"};
   }
   return ListenWish{.locator = std::move(locator).value(), .is_all = false};
@@ -68,7 +68,7 @@ ListenPlan planListening(std::span<const ListenWish> wishes, const ListenMeans& 
   addNamed(false);
   if (first == wishes.end()) return plan;
 
-  // An endpoint of these listens at one place only.
+  // Endpoints of shm, verbs and dpdk listen at one place only, so `all://` adds nothing to one that is named.
   const auto add = [&](const ListenMeans::Means& transport, Locator locator) {
     if (isNamed(wishes, locator.scheme)) return;
     if (transport.is_there) {
@@ -78,7 +78,7 @@ ListenPlan planListening(std::span<const ListenWish> wishes, const ListenMeans& 
     }
   };
   add(means.shm, Locator{"shm", "", 0, means.shm_path, {}});
-  // A free port: that of the locator is taken, by tcp.
+  // Port 0 means a free one: tcp has taken that of the locator.
   add(means.verbs, Locator{"verbs", first->locator.host, 0, "", {}});
   ListenMeans::Means dpdk = means.dpdk;
   if (dpdk.is_there && !means.has_secret) {

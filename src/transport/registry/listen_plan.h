@@ -20,11 +20,11 @@ struct ListenWish {
   static Outcome<ListenWish> parse(std::string_view text);
 };
 
-/// What a process has to listen with, beside tcp, for which it asks nobody.
+/// The transports that a process can listen with, apart from tcp, which is always there.
 struct ListenMeans {
   struct Means {
     bool is_there = false;
-    std::string why_not;                  ///< for a person; empty: it has been told
+    std::string why_not;                  ///< for a person; empty: it has been said already
     TraceLevel level = TraceLevel::Info;  ///< of the line that says so
   };
   Means shm;
@@ -38,23 +38,23 @@ struct ListenMeans {
 struct ListenPlan {
   struct Place {
     Locator locator;
-    bool is_must = true;  ///< it is an error if that does not work; else it goes on without
+    bool is_must = true;  ///< listening there must work; false: the process goes on without it
   };
   struct LeftOut {
     std::string line;  ///< "not listening over verbs: WHY"
     TraceLevel level = TraceLevel::Info;
   };
   std::vector<Place> places;      ///< first those that are a must, and of these first those of tcp
-  std::vector<LeftOut> left_out;  ///< each transport that is not there
+  std::vector<LeftOut> left_out;  ///< transports that are not there, unless why_not is empty
 
   void leaveOut(std::string_view scheme, std::string_view why, TraceLevel level = TraceLevel::Info);
 };
 
-/// A place of this transport is among the wishes by its own locator.
+/// True if a wish names a locator of this transport (`all://` names none).
 bool isNamed(std::span<const ListenWish> wishes, std::string_view scheme);
 
-/// The wishes with each `all://` replaced by what there is. What is named keeps its meaning: `all://` adds no second
-/// place to a transport that listens at one only, and no tcp locator that is there already.
+/// The wishes with each `all://` replaced by what there is. Wishes that name a locator keep their meaning: `all://`
+/// adds no second place to a transport that listens at one only, and no tcp locator that is there already.
 ListenPlan planListening(std::span<const ListenWish> wishes, const ListenMeans& means);
 
 }  // namespace ramcore::transport

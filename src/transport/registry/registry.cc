@@ -31,7 +31,7 @@ Failure badChoice(std::string_view text) {
                                         "example mlx5_0:1:3 (ibv_devinfo -v lists them)"};
 }
 
-// From which length on a transport without hardware of its own borrows.
+// The length from which on shm or tcp borrows values.
 uint32_t borrowFrom(const GatherCalibration& gather, std::string_view transport, uint32_t zero_copy_bytes_min) {
   return gather.settle(transport, "", {.copy_below_bytes = zero_copy_bytes_min}).copy_below_bytes;
 }
@@ -75,7 +75,7 @@ Outcome<VerbsDeviceChoice> VerbsDeviceChoice::of(const Locator& locator) {
   return choice;
 }
 
-/// In the order of life: the sleeper outlives the endpoints that use it.
+/// Members are in the order of their lives: the sleeper outlives the endpoints that use it.
 struct TransportSet::Parts {
   explicit Parts(const Context& what)
       : context(what), sleeper(what.sleeper != nullptr ? *what.sleeper : own_sleeper.emplace(what.clock)) {}
@@ -88,7 +88,7 @@ struct TransportSet::Parts {
   std::optional<shm::ShmTransport> shm;
 #ifdef RAMCORE_HAS_VERBS
   std::unique_ptr<verbs::VerbsTransport> verbs;
-  std::unique_ptr<Endpoint> verbs_endpoint;  // on its way to the others
+  std::unique_ptr<Endpoint> verbs_endpoint;  // until open() moves it to owned_
   bool is_verbs_must = false;
 #endif
 #ifdef RAMCORE_HAS_DPDK
@@ -140,7 +140,7 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
 #endif
 }
 
-// Only if ports are named: none of them is anybody's before it is taken from the system.
+// Opens nothing unless ports are named: no port is taken from the system without being named.
 Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
   const DpdkChoice& choice = choices.dpdk;
   if (choice.ports.empty()) return false;
@@ -215,8 +215,8 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
             .clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = parts->sleeper});
   }
   std::unique_ptr<TransportSet> set(new TransportSet(std::move(parts)));
-  // First: requests are made in buffers of the first endpoint, before it is known which one will send them. The others
-  // send from any memory.
+  // The endpoint of verbs comes first: requests are made in buffers of the first endpoint, before it is known which one
+  // will send them, and the others send from any memory.
 #ifdef RAMCORE_HAS_VERBS
   if (set->parts_->verbs != nullptr) set->add(*set->parts_->verbs, std::move(set->parts_->verbs_endpoint));
 #endif
@@ -230,7 +230,8 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
 
 TransportSet::TransportSet(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-// From the back: what an endpoint still sends may be in buffers of the first one (rpc::Caller).
+// Endpoints are destroyed from the back: messages that one of them still sends may be in buffers of the first one
+// (rpc::Caller).
 TransportSet::~TransportSet() {
   while (!owned_.empty()) owned_.pop_back();
 }
@@ -289,7 +290,7 @@ Outcome<RegionId> TransportSet::registerMemory(std::byte* base, size_t bytes, Ac
       parts_->context.trace.warning(registered.error().message + "; until then what is sent is copied");
       continue;
     }
-    // Each numbers what it is told of from 1 on, and all are told of the same.
+    // All transports are told of the same memory, and a failure uses a number up, so the numbers agree.
     if (*registered == 0) continue;
     RC_CHECK(id == 0 || id == *registered);
     id = *registered;

@@ -27,12 +27,12 @@ struct VerbsDeviceChoice {
 
   /// "rxe0", "rxe0:1" or "rxe0:1:3": device, port, gid. Failure: BadConfig.
   static Outcome<VerbsDeviceChoice> parse(std::string_view text);
-  /// What a locator to listen at says with its options `device`, `port` and `gid`, and with its host. Failure:
-  /// BadConfig: an option that there is not, or no number.
+  /// The choice that a locator to listen at makes by its options `device`, `port` and `gid` and by its host. Failure:
+  /// BadConfig: an unknown option, or a value that is no number.
   static Outcome<VerbsDeviceChoice> of(const Locator& locator);
 };
 
-/// In which class of the network what is sent by RDMA travels, as flags say it.
+/// The class of the network in which packets of RDMA travel, as flags say it.
 struct RdmaClass {
   uint8_t traffic_class = 0;  ///< RoCE: the byte of IP that switches look at, 4 x DSCP
   uint8_t service_level = 0;  ///< 0..15. InfiniBand: the virtual lane; RoCE in a VLAN: the priority
@@ -41,18 +41,18 @@ struct RdmaClass {
 /// Which ports of DPDK to use, as flags say it; none: the transport is not there.
 struct DpdkChoice {
   std::vector<std::string> ports;  ///< device strings: "net_memif0,role=client,id=0,socket=/run/x", "0000:3b:00.0"
-  std::string address;             ///< "02:00:00:00:00:01": by which others know all of them; empty: that of the first
+  std::string address;             ///< "02:00:00:00:00:01": others know all ports by it; empty: that of the first
   uint32_t mtu = 1500;             ///< bytes, 576..9000
   uint32_t memory_mb = 128;        ///< for the frames of all ports
   bool huge_pages = false;
   std::string arguments;  ///< of DPDK's own command line
-  bool seal = true;       ///< packets carry a MAC; so also if only the other side wants it
+  bool seal = true;       ///< packets carry a MAC; they do as well if only the other side wants it
   std::string faults;     ///< done to frames that arrive, for tests (datagram::FaultRates)
 };
 
-/// What a thread's transports are to be.
+/// The transports that a thread is to have, and their options.
 struct TransportChoices {
-  /// If it is there: built in, and a device is found.
+  /// IfThere: used if it is built in and a device is found.
   enum class Wanted : uint8_t { No, IfThere, Yes };
 
   bool tcp = true;
@@ -78,11 +78,11 @@ class TransportSet {
     runtime::Clock& clock;
     runtime::Entropy& entropy;
     Trace& trace;
-    tcp::AsioSleeper* sleeper = nullptr;  ///< one that the thread has for several sets; nullptr: one of its own
+    tcp::AsioSleeper* sleeper = nullptr;  ///< borrowed by several sets of a thread; nullptr: the set makes its own
   };
 
-  /// All borrowed; they outlive the set, as does the identity.
-  /// Failure: what is wanted by all means is not there: BadConfig, NoSpace, IoError, with cause and remedy.
+  /// Everything in `context` and the identity are borrowed and outlive the set.
+  /// Failure: a transport that must be there is not: BadConfig, NoSpace, IoError, with cause and remedy.
   static Outcome<std::unique_ptr<TransportSet>> open(const TransportChoices& choices, const Context& context,
                                                      const Identity& identity);
   ~TransportSet();
@@ -90,7 +90,7 @@ class TransportSet {
   TransportSet& operator=(const TransportSet&) = delete;
 
   Sleeper& sleeper();
-  /// The first one is the one to make messages with that any of them may send.
+  /// Messages that the first one allocates may be sent by any of them.
   std::span<Endpoint* const> endpoints() const { return endpoints_; }
   /// The endpoint that `locator` is for, or nullptr.
   Endpoint* endpointFor(const Locator& locator) const;
@@ -100,9 +100,9 @@ class TransportSet {
   const std::string& whyNoVerbs() const;
   /// Why there is no endpoint for "verbs" or "dpdk". For a person.
   std::string whyAbsent(std::string_view scheme) const;
-  /// Makes memory sendable from where it is, on every transport that wants to know of it. The same number for all;
-  /// 0 if none does. Before messages are sent from it. Failure: NoSpace, IoError: of a transport that is wanted by all
-  /// means; others copy then, with a warning.
+  /// Makes memory sendable from where it is, on every transport that has a use for that. Returns one number for all of
+  /// them; 0 if there is none. To be called before messages are sent from it. Failure: NoSpace, IoError of a transport
+  /// that must be there; others copy then, with a warning.
   Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access);
 
  private:

@@ -34,7 +34,7 @@ class AcceptPause {
     until_ns_ = kNone;
     return false;
   }
-  /// A connection was taken, or none waits: the next pause is a short one again.
+  /// To be called when a connection was taken, or none waits: the next pause is a short one again.
   void forget() { pause_.restart(); }
 
   bool isOn() const { return until_ns_ != kNone; }

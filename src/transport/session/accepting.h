@@ -46,9 +46,9 @@ inline void sayBusy(int socket) {
   static_cast<void>(sendSome(socket, bytesOf(refused), sent));
 }
 
-/// Refuses waiting connections when no descriptor is left for them. Whether any wait is not known: the kernel has not
-/// looked. Up to AcceptPause::kRefusalsMax are told, one after the other with the spare descriptor, so that they go
-/// elsewhere or come back later. Then the caller accepts nothing for a while.
+/// Refuses waiting connections when no descriptor is left for them. It is not known whether any wait: the kernel looks
+/// for a descriptor first. Up to AcceptPause::kRefusalsMax peers are told, one after the other with the spare
+/// descriptor, so that they go elsewhere or come back later. Then the caller accepts nothing for a while.
 /// @param spare   what openSpare() gave, or nothing; a new one afterwards.
 /// @param accept  as acceptNext() on the listener: Accepted(Descriptor&).
 /// @param note    reports one refused connection to a person: void().

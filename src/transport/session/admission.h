@@ -18,9 +18,9 @@ class Admission {
 
   uint32_t openCount() const { return open_; }
   uint32_t pendingCount() const { return pending_; }
-  /// Pending ones that were accepted.
+  /// Pending sessions that were accepted.
   uint32_t acceptingCount() const { return accepting_; }
-  /// Those that have not ended.
+  /// Sessions that have not ended.
   uint32_t count() const { return open_ + pending_; }
 
   /// Whether a connection may be accepted without another one being dropped.
@@ -35,7 +35,7 @@ class Admission {
     ++pending_;
     if (is_accepted) ++accepting_;
   }
-  /// A session that was accepted from a client has proven it: from now on it takes a client's place.
+  /// To be called when an accepted session has proven to be a client's: from now on it takes a client's place.
   void provesToBeClient() { clients_.add(); }
   void opens(bool is_accepted) {
     endsPending(is_accepted);

@@ -15,7 +15,7 @@ class ClientShare {
   /// @param sessions_max  of the endpoint, accepted and connected ones.
   explicit ClientShare(uint32_t sessions_max) : max_(sessions_max - sessions_max / 8) {}
 
-  /// Whether an accepted session of such a peer is one of these.
+  /// True if accepted sessions of peers with this role are counted.
   static bool isOf(Role role) { return role == Role::Client || role == Role::Admin; }
   /// For HandshakeOptions::has_room_for_client: administrators are counted, and never kept out.
   bool hasRoom() const { return count_ < max_; }

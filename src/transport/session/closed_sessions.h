@@ -17,8 +17,8 @@ class ClosedSessions {
   void add(Session& session) { sessions_.push_back(&session); }
   bool empty() const { return sessions_.empty(); }
 
-  /// Tells the sink of each that it has heard of before. The sink may close other sessions, which are then reported as
-  /// well.
+  /// Removes all of them. Before that the sink is told of the end of each session that it knows (is_announced). The
+  /// sink may close other sessions, which are then reported as well.
   /// @param open_failure  of the endpoint: why the session did not open, while the sink hears of it
   /// @param remove        void(Session&): destroys the session
   template <typename Remove>

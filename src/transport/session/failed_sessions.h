@@ -8,8 +8,8 @@
 
 namespace ramcore::transport {
 
-/// Sessions that have to be closed, but not from where that was found out: their calls must not complete inside of a
-/// call to the endpoint, or inside of a sleep. The endpoint closes them in its next round. One thread.
+/// Sessions that the endpoint closes in its next round. They are not closed where the failure is found, because their
+/// calls must not complete inside of a call to the endpoint or inside of a sleep. One thread.
 class FailedSessions {
  public:
   struct Failed {
@@ -22,7 +22,7 @@ class FailedSessions {
     failed_.push_back({.session = session, .why = std::move(why), .is_malformed = is_malformed});
   }
   bool empty() const { return failed_.empty(); }
-  /// All of them; what fails from now on is taken the next time.
+  /// Returns all of them; sessions that fail from now on are returned by the next call.
   std::vector<Failed> take() { return std::exchange(failed_, {}); }
 
  private:

@@ -51,7 +51,7 @@ std::string versionText(uint16_t peer_version) {
          std::to_string(wire::kProtocolVersion) + "; run the same release on both sides";
 }
 
-// What the peer's refusal means to the one who is refused.
+// The failure text of the side that is refused.
 std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
   switch (reason) {
     case HandshakeRefusal::Version:
@@ -149,7 +149,8 @@ void Handshake::sent(size_t bytes) {
 // ---- the end
 
 void Handshake::fail(HandshakeRefusal reason, Status status, std::string text) {
-  // An acceptor that has accepted reads frames: no word of ours would make sense to it.
+  // An initiator that has sent its proof says nothing more: the acceptor may have accepted, and would read a refusal as
+  // a frame.
   if (awaited_ != HandshakeKind::Accept) {
     wire::HandshakeRefused refused{};
     refused.header = headerOf(HandshakeKind::Refusal, sizeof(refused));
@@ -166,7 +167,7 @@ void Handshake::failBad(std::string_view what) {
   fail(HandshakeRefusal::Malformed, Status::Refused, "bad handshake: " + std::string(what));
 }
 
-// Also what a recording of somebody else's handshake comes to.
+// A recorded handshake of another process that is played again ends here, too.
 void Handshake::failSecret() {
   is_bad_ = true;
   fail(HandshakeRefusal::Secret, Status::Refused, "the peer has a wrong cluster secret");
@@ -267,7 +268,8 @@ void Handshake::onMessage() {
   if (header.version != wire::kProtocolVersion) {
     return fail(HandshakeRefusal::Version, Status::Refused, versionText(header.version));
   }
-  // A connection to a port where nobody listens may get that very port for its own end, and is connected to itself.
+  // A connection to a local port where nobody listens may get that very port for its own end, and is connected to
+  // itself.
   if (header.kind == HandshakeKind::Hello && isInitiator()) {
     return fail(HandshakeRefusal::Malformed, Status::Unreachable, "nobody listens there, our own greeting came back");
   }
@@ -311,10 +313,11 @@ void Handshake::onIntroduction(HandshakeKind kind) {
     return;
   }
   if (isOfAnotherCluster()) return failCluster();
-  // Its id is not proven yet, but a liar gains nothing: whoever can answer here can also break the connection.
+  // The peer's id is not proven yet, but an attacker gains nothing by a false one: if it can answer here, it can also
+  // break the connection.
   if (options_.expected_id != 0 && peer_.id != options_.expected_id) {
     was_for_another_ = true;
-    // It listens, and the coordinator has still to tell it who it is.
+    // This server listens already, but the coordinator has not given it an id yet.
     if (peer_.id == 0 && peer_.role == Role::Server) {
       return fail(HandshakeRefusal::WrongServerId, Status::RetryLater,
                   "the server here has no id yet, and may become " + std::to_string(options_.expected_id));
@@ -328,12 +331,13 @@ void Handshake::onIntroduction(HandshakeKind kind) {
 
 void Handshake::onProof() {
   wire::HandshakeProof proof;
-  // Its header is valid: receive() looked at it before the rest was there.
+  // Only the length can be wrong: receive() has checked the header.
   if (in_.size() != sizeof(proof) || !wire::decode(in_, proof)) return failBad("a proof of the wrong length");
   if (!checkMac(mac(kInitiatorProves), proof.mac)) {
     return failSecret();
   }
-  // An honest initiator has gone already, and knows both ids from the challenge.
+  // An honest initiator of another cluster does not get here: it compares the ids of the clusters when the challenge
+  // comes.
   if (isOfAnotherCluster()) return failCluster();
   if (peer_.role == Role::Client && options_.has_room_for_client && !options_.has_room_for_client()) {
     return fail(HandshakeRefusal::Busy, Status::Unreachable,
@@ -369,7 +373,7 @@ bool Handshake::readLocators(ByteSpan list, uint32_t count) {
     const std::string_view text = asText(list.first(text_bytes));
     list = list.subspan(text_bytes);
     if (!isPrintable(text)) return false;
-    // A scheme that this release does not know is not for us.
+    // A locator that cannot be parsed is skipped: a later release may have further schemes.
     if (auto locator = Locator::parse(text); locator.ok()) peer_.locators.push_back(std::move(locator).value());
   }
   return list.empty();
@@ -380,9 +384,9 @@ void Handshake::onRefusal() {
   // As in onProof(), only the length can be wrong.
   if (!wire::decode(in_, refused)) return failBad("a refusal that is too short");
   state_ = State::Failed;
-  // Who is full now may have room soon; the other reasons stay.
   was_for_another_ = refused.reason == HandshakeRefusal::WrongServerId;
   status_ = Status::Refused;
+  // Busy passes; the other refusals last.
   if (refused.reason == HandshakeRefusal::Busy) status_ = Status::Unreachable;
   if (refused.reason == HandshakeRefusal::ClusterId) status_ = Status::WrongCluster;
   failure_text_ = refusalText(refused.reason, refused.header.version);

@@ -4,7 +4,7 @@
 
 namespace ramcore::transport {
 
-/// Since when a peer has made no progress. A byte now and then is not progress: the position has to move by
+/// Measures since when a peer has made no progress. A byte now and then is not progress: the position has to move by
 /// kProgressBytesMin. So a peer that is given up after some time without progress cannot hold memory for ever by
 /// sending or taking a few bytes at a time.
 class Progress {

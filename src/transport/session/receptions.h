@@ -20,7 +20,7 @@ class Receptions {
 
   bool empty() const { return sessions_.empty(); }
 
-  /// The session's reader has the beginning of a message.
+  /// To be called when the session's reader has the beginning of a message.
   void note(Session& session, int64_t now_ns) {
     if (session.reception.is_going_on) return;
     session.reception.is_going_on = true;
@@ -28,6 +28,7 @@ class Receptions {
     sessions_.push_back(session.id);
   }
 
+  /// Looks at all of them, and forgets those from which the rest has come.
   /// @param patience_ns  how long a peer may make no progress
   /// @param is_paused    bool(Session&): nothing is read from it now, so it cannot make progress
   /// @param on_overdue   void(Session&): must not close the session at once

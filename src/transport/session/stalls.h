@@ -9,9 +9,9 @@ namespace ramcore::transport {
 
 /// How long bytes may wait for a peer that does not take them. The options of a transport say what each is for.
 struct StallLimits {
-  int64_t copy_ns = 0;          ///< without progress, until all borrowed bytes are copied
-  int64_t close_ns = 0;         ///< without progress, until the session is closed
-  int64_t borrowed_ns_max = 0;  ///< that bytes are borrowed, whether there is progress or not
+  int64_t copy_ns = 0;          ///< since Stall::waits_since_ns, until all borrowed bytes are copied
+  int64_t close_ns = 0;         ///< since Stall::progress_ns, until the session is closed
+  int64_t borrowed_ns_max = 0;  ///< since bytes were borrowed, until they are copied, with progress or without
 };
 
 /// What has become of messages to a peer that does not take them as fast as they are sent.
@@ -44,7 +44,7 @@ inline int64_t nextStepNs(const Stall& stall, const StallLimits& limits) {
 }
 
 /// Finds the session that gives way when memory for messages is used up: the one for which most is held. The caller
-/// leaves out those that get on, because they will free memory, and those that are not bounded.
+/// leaves out sessions that make progress, because they will free memory, and sessions that are not bounded.
 template <typename Session>
 class LargestHolder {
  public:

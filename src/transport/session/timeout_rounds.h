@@ -13,10 +13,10 @@ namespace ramcore::transport {
 /// something that cannot wait. For endpoints whose messages need no sockets. One thread.
 class TimeoutRounds {
  public:
-  /// How often, unless call() was called.
+  /// How often the timeouts run, unless call() was called.
   struct Pace {
     uint32_t rounds = 0;   ///< until the clock is read again
-    int64_t pause_ns = 0;  ///< between two times; 0: whenever the clock is read
+    int64_t pause_ns = 0;  ///< between two runs; 0: whenever the clock is read
   };
 
   /// The sleeper is borrowed.
@@ -24,24 +24,25 @@ class TimeoutRounds {
 
   /// To be called once in each round. True: runsNow() is to be called in this one. One load and one store.
   bool isOver() { return --rounds_ == 0; }
-  /// Something that has a deadline begins: isOver() in the next round.
+  /// To be called when something with a deadline begins: isOver() returns true in the next round.
   void readClockSoon() { rounds_ = 1; }
-  /// The same, but isOver() within `rounds` rounds is soon enough; if it is sooner already, it stays so.
+  /// Makes isOver() return true within `rounds` rounds; if it does so sooner already, that stays.
   void readClockWithin(uint32_t rounds) { rounds_ = std::min(rounds_, rounds); }
-  /// The timeouts run in the next round, and before the thread sleeps.
+  /// Makes the timeouts run in the next round, and before the thread sleeps.
   void call() {
     is_called_ = true;
     rounds_ = 1;
   }
   bool isCalled() const { return is_called_; }
-  /// Time at which the timeouts last ran, in nanoseconds; 0: never. For who needs no exact time and reads no clock.
+  /// Time at which the timeouts last ran, in nanoseconds; 0: never. For callers that need no exact time.
   int64_t lastNs() const { return last_ns_; }
 
   /// Whether the timeouts are to be run in this round; if so the sleeper has been asked.
   bool runsNow(int64_t now_ns, const Pace& pace) {
     rounds_ = pace.rounds;
     if (!is_called_ && now_ns - last_ns_ < pace.pause_ns) return false;
-    // Sockets may be what it was called for, and a thread that was kept from sleeping has been told of none.
+    // The sleeper need not be asked if call() was called and it has looked since the last run: then it has told of its
+    // sockets. If the thread was kept from sleeping, it has not looked.
     if (!is_called_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
     looks_seen_ = sleeper_.lookCount();
     is_called_ = false;
@@ -53,7 +54,7 @@ class TimeoutRounds {
   EpollSleeper& sleeper_;
   uint32_t rounds_ = 1;
   int64_t last_ns_ = 0;
-  uint64_t looks_seen_ = 0;  // of the sleeper, when it last ran
+  uint64_t looks_seen_ = 0;  // sleeper_.lookCount() at the last run
   bool is_called_ = false;
 };
 

@@ -11,13 +11,13 @@ enum class FrameStep : uint8_t {
   Nothing,  ///< the rest of the frame, or of all frames, has not come yet
   Message,  ///< a whole message: header() and takeMessage()
   Close,    ///< the peer ends the session in order
-  NoRoom,   ///< the next message is longer than allowed for now; the same again later
+  NoRoom,   ///< the next message is longer than allowed for now; step() may be called again later
   Bad,      ///< bytes that make no sense; nothing more can be read
 };
 
 /// Takes frames out of a ring. Every byte is copied to private memory once, headers before they are checked, and the
-/// message into a block of the pool: whoever reads the message later sees what was there when it was copied, whatever
-/// the peer does. One thread.
+/// message into a block of the pool. So a message that was taken out does not change, whatever the peer does. One
+/// thread.
 class FrameReader {
  public:
   /// @param slot_count  slots of the session; frames that name others are bad.
@@ -34,8 +34,8 @@ class FrameReader {
 
   /// Looks once how far the writer is. Returns false if that makes no sense.
   [[nodiscard]] bool refresh() { return ring_.refresh(); }
-  /// Goes on with what was there at the last refresh.
-  /// @param room_bytes  no longer message is begun now, if it is one that MessagePool counts.
+  /// Takes out the next frame, as far as it was there at the last refresh.
+  /// @param room_bytes  a longer message is not begun now, if MessagePool counts it (kCountedBytesMin).
   FrameStep step(uint64_t room_bytes = UINT64_MAX);
 
   /// True while the beginning of a message is there, with memory for all of it.

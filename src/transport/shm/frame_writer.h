@@ -25,16 +25,16 @@ class FrameWriter {
   /// the message is long. Returns false if the peer's position makes no sense; the message is taken all the same.
   [[nodiscard]] bool send(const wire::FrameHeader& header, TxMessage message);
 
-  /// Goes on with what waits. Returns false if the peer's position makes no sense.
+  /// Writes messages that wait, as far as there is room. Returns false if the peer's position makes no sense.
   [[nodiscard]] bool pump();
   bool isBlocked() const { return first_ != nullptr; }
   /// Bytes of the frames that wait, those included that are partly out.
   uint64_t queuedBytes() const { return queued_bytes_; }
 
-  /// Lets the peer see all whole frames and what else is there.
+  /// Lets the peer see everything that was written, also the beginning of a frame.
   void publish() { ring_.publish(); }
   void prepareNext() { ring_.prepareNext(); }
-  /// Where the peer is, to tell a slow one from one that stands still.
+  /// How far the peer has read, to tell a slow one from one that stands still.
   uint64_t peerPosition() const { return ring_.consumed(); }
 
   bool hasNewRoom() const { return ring_.hasNewRoom(); }
@@ -43,9 +43,9 @@ class FrameWriter {
   int64_t oldestBorrowedNs() const {
     return first_borrowed_ == nullptr ? runtime::kNever : first_borrowed_->borrowed_since_ns;
   }
-  /// Copies what waits and was borrowed at `borrowed_until_ns` or before to the heap and releases its owners: it must
-  /// not keep memory of the log from being freed for longer. Returns how many messages that were, or nothing, with
-  /// nothing done, if copies would be more than `bytes_max`.
+  /// Copies the bytes of waiting messages that were borrowed at `borrowed_until_ns` or before to the heap, and releases
+  /// their owners, so that memory of the log can be freed. Returns how many messages that were. If there would be more
+  /// than `bytes_max` bytes in copies, it does nothing and returns nullopt.
   [[nodiscard]] std::optional<uint64_t> copyOutQueue(uint64_t bytes_max, int64_t borrowed_until_ns);
 
   /// Puts an empty frame behind everything if there is room for it now.

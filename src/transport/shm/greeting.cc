@@ -20,7 +20,7 @@ Greeting::Step Greeting::failEnded() {
   return fail(Status::Unreachable, "it left during the handshake", has_received_ && isServer());
 }
 
-// The socket's buffer is larger than everything a handshake says, so what does not fit has no reader.
+// The socket's buffer is larger than all messages of a handshake together: if one does not fit, the peer does not read.
 bool Greeting::sendOutput(int socket) {
   const ByteSpan bytes = handshake_.toSend();
   size_t sent = 0;

@@ -18,12 +18,12 @@ class Greeting {
     Failed,   ///< status()
   };
 
-  /// @param handshake    whose acceptor makes the memory.
+  /// @param handshake    options of the handshake; its acceptor makes the memory.
   /// @param ring_bytes   of the memory that an acceptor makes.
   /// @param deadline_ns  when the endpoint gives up.
   Greeting(HandshakeOptions handshake, uint32_t ring_bytes, int64_t deadline_ns, runtime::Entropy& entropy);
 
-  /// Sends what opens the handshake. A peer that is gone shows in the next step().
+  /// Sends what opens the handshake. If the peer is gone, the next step() fails.
   void start(int socket);
   /// Does what can be done now; called when there is something to read.
   Step step(int socket);

@@ -64,11 +64,11 @@ class RingWriter {
   /// Fetches the lines of the next small message for writing, while there is nothing to do but to wait.
   void prepareNext() {
     for (size_t i = 0; i < kPreparedLines; ++i) {
-      // Needs no check of the processor: where it is not known it does nothing.
+      // A processor that does not know the instruction does nothing, so it need not be checked.
       asm volatile("prefetchw (%0)" : : "r"(data_ + ((written_ + i * kLineBytes) & mask_)));
     }
   }
-  /// For progress: changes whenever the reader has read on.
+  /// How far the reader was at the last refresh, to notice its progress.
   uint64_t consumed() const { return consumed_; }
 
  private:
@@ -102,7 +102,8 @@ class RingReader {
     const uint64_t produced = indices_->produced.load(std::memory_order_acquire);
     if (produced - read_ > ringBytes() || produced - read_ < produced_ - read_ || !isAligned(produced, 8)) return false;
     produced_ = produced;
-    // Where the second line of a message lies must not wait for what the first one says about its length.
+    // All lines are fetched at once: the second line of a message must not wait for the first one, which has the
+    // length.
     const size_t lines = std::min<size_t>(availableBytes() / kLineBytes + 1, kFetchedLines);
     for (size_t i = 0; i < lines; ++i) __builtin_prefetch(data_ + ((read_ + i * kLineBytes) & mask_));
     return true;
@@ -127,9 +128,10 @@ class RingReader {
     read_ += bytes;
   }
 
-  /// Gives the space that was read back to the writer once it is a quarter of the ring: the writer's cores fetch the
-  /// line rarely. A writer that found no room can rely on it: it waits only when the ring is full, and then more than a
-  /// quarter is read. Returns true if it did give back: then a writer that sleeps has to be woken.
+  /// Gives the space that was read back to the writer once it is a quarter of the ring, so that the writer's core
+  /// fetches the line of the position rarely. A writer that found no room can rely on it: it waits only when the ring
+  /// is full, and then more than a quarter is read. Returns true if it did give back: then a writer that sleeps has to
+  /// be woken.
   [[nodiscard]] bool giveBackInQuarters() {
     if (read_ - given_back_ < ringBytes() / 4) return false;
     const uint64_t whole = read_ & ~uint64_t{7};

@@ -19,8 +19,8 @@ struct RingIndices {
   alignas(kLinePairBytes) std::atomic<uint64_t> consumed;
 };
 
-/// Whether a side has to be woken. Written by the side itself; a side that wakes the other one takes it
-/// back to Awake, so that one sleep is ended by one wake-up.
+/// Whether a side has to be woken. Written by the side itself; a side that wakes the other one sets it back to Awake,
+/// so that one sleep is ended by one wake-up.
 enum class Wakefulness : uint32_t {
   Awake = 0,
   Asleep = 1,  ///< wants to be woken for new bytes and for new room

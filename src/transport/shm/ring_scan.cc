@@ -35,7 +35,7 @@ uint32_t RingScan::poll(RingHandler& handler, uint32_t message_max) {
     session.idle_rounds = 0;
     delivered += handler.pollSession(session, message_max - delivered);
     if (delivered == message_max) {
-      hot_cursor_ = at;  // the next round begins behind the one that used up this one
+      hot_cursor_ = at;  // the next round begins behind this session
       return delivered;
     }
   }

@@ -6,7 +6,7 @@
 
 namespace ramcore::transport::shm {
 
-/// Whom a scan tells about a ring with something in it.
+/// Is called by a scan for each session whose ring has something in it.
 class RingHandler {
  public:
   /// Delivers up to `message_max` messages of the session and returns how many there were.
@@ -16,9 +16,9 @@ class RingHandler {
   ~RingHandler() = default;
 };
 
-/// Which rings to look at. Up to kHotMax sessions, those that carried messages last, are looked at in every round, the
-/// others a few at a time in turn: so a round has a bound, however many sessions are idle, and the first message of an
-/// idle session waits for at most (sessions / kColdPerRound) rounds. One thread.
+/// Decides which rings are looked at. Up to kHotMax sessions, those that carried messages last, are looked at in every
+/// round, the others a few at a time in turn: so a round has a bound, however many sessions are idle, and the first
+/// message of an idle session waits for at most (sessions / kColdPerRound) rounds. One thread.
 class RingScan {
  public:
   static constexpr size_t kHotMax = 64;

@@ -28,17 +28,17 @@ struct Channel {
   CallSlots calls;
   RequestSlots requests;
 
-  /// Wakes the peer if it sleeps. After every publication, of bytes or of room.
+  /// Wakes the peer if it sleeps. To be called after every publication, of bytes or of room.
   void wakePeer(int socket) {
-    // Both sides use read-modify-writes, so one of the two comes first: either the peer's follows ours and it then sees
-    // what we published, or ours follows and sees that it sleeps. Who takes it back to Awake wakes: one sleep costs one
-    // system call, however often we publish meanwhile.
+    // Both sides use read-modify-writes, so one of the two comes first. If the peer's follows ours, the peer sees what
+    // we published; if ours follows, it sees that the peer sleeps. Only the exchange that sets Awake again wakes the
+    // peer, so one sleep costs one system call, however often we publish meanwhile.
     const uint32_t was =
         peer_wakefulness.exchange(static_cast<uint32_t>(Wakefulness::Awake), std::memory_order_acq_rel);
     if (was != static_cast<uint32_t>(Wakefulness::Awake)) [[unlikely]]
       sendWakeUp(socket);
   }
-  /// Says that this side sleeps, or that it is awake; after the former it looks at its rings once more.
+  /// Publishes whether this side sleeps. After Asleep the caller looks at its rings once more.
   void setWakefulness(Wakefulness wakefulness) {
     own_wakefulness.exchange(static_cast<uint32_t>(wakefulness), std::memory_order_acq_rel);
   }
@@ -54,7 +54,7 @@ struct Session final : ReadinessListener {
   enum class State : uint8_t {
     Greeting,  ///< handshake over the socket, and the memory's way to the client
     Open,
-    Lost,  ///< calls are completed; the sink has still to hear of it
+    Lost,  ///< calls are completed; the sink is still to be told
   };
 
   Session(ShmEndpoint& owner, SessionId session_id) : endpoint(owner), id(session_id) {}
@@ -75,7 +75,7 @@ struct Session final : ReadinessListener {
   bool is_blocked = false;      ///< in the list of sessions whose peer has no room
   bool has_unread = false;      ///< the last look ended before everything was read
   bool is_told = false;         ///< in the list of sessions whose socket has something to say
-  bool is_end_told = false;     ///< and it is the end
+  bool is_end_told = false;     ///< the sleeper has told of the socket's end
   uint32_t naps = 0;            ///< "asleep" published since the wake-up bytes were read
   bool peer_has_ended = false;  ///< its end of the socket is closed; what is in the ring still counts
   uint32_t idle_rounds = 0;

@@ -46,7 +46,7 @@ void ShmAcceptor::acceptReady(ShmGreeter& greeter, int64_t now_ns) {
     }
     accept(greeter, std::move(socket), now_ns);
   }
-  rounds_.call();  // for the others
+  rounds_.call();  // more connections may wait
 }
 
 void ShmAcceptor::refuse(int64_t now_ns) {

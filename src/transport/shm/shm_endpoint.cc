@@ -17,10 +17,10 @@ constexpr uint32_t kRoundsPerLookWhileBlocked = 256;
 // bounds how long a busy server lets a new client or the news of a death wait.
 constexpr int64_t kIdleTimeoutsNs = 5 * runtime::kNanosPerMilli;
 constexpr int64_t kBusyTimeoutsNs = 50 * runtime::kNanosPerMilli;
-// While messages wait for room: their bytes may be borrowed, and go back to their owners in time.
+// The same while messages wait for room: their bytes may be borrowed, and have to go back to their owners in time.
 constexpr int64_t kBlockedTimeoutsNs = 1 * runtime::kNanosPerMilli;
 
-// A head may be longer than what anybody needs in one piece.
+// A head may be longer than the part that the receiver needs in one piece.
 uint32_t headBytesOf(const TxMessage& message) {
   const uint32_t bytes = message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes;
   return std::min(bytes, wire::kHeadBytesMax);
@@ -116,11 +116,11 @@ Status ShmEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 }
 
 void ShmEndpoint::abandon(SessionId id, PendingCall& call) {
-  // Also of a session that is just being lost: a call that completes may abandon others.
+  // The session need not be open: while one is being closed, a call that completes may abandon others.
   Session* session = sessions_.find(id);
   if (session == nullptr || session->channel == nullptr) return;
   session->channel->calls.abandon(call);
-  // Bytes without an owner are the caller's only until now, and the request may still wait for room.
+  // The caller guarantees bytes without an owner only until now, and the request may still wait for room.
   if (session->channel->writer.isBlocked()) (void)session->channel->writer.copyOutQueue(UINT64_MAX, runtime::kNever);
 }
 
@@ -195,7 +195,7 @@ bool ShmEndpoint::prepareSleep() {
 void ShmEndpoint::awake() {
   if (!std::exchange(is_asleep_, false)) return;
   rings_.awake();
-  // What ended the sleep may be a deadline. If it is a socket, the sleeper has told.
+  // The sleep may have ended at a deadline. If a socket ended it, the sleeper has told the socket's listener.
   if (hasDeadlines()) rounds_.call();
 }
 

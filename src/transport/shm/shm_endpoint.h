@@ -42,7 +42,7 @@ class ShmEndpoint final : public Endpoint {
   uint64_t badSessionCount() const override { return sessions_.badCount(); }
   BorrowedCounts borrowedCounts() const override { return writer_.borrowedCounts(); }
 
-  /// What the sleeper tells of a session's socket.
+  /// Called with the events that the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t events) { sockets_.onReady(session, events); }
 
  private:
@@ -70,7 +70,7 @@ class ShmEndpoint final : public Endpoint {
   ShmAcceptor acceptor_;
   ShmGreeter greeter_;
   ShmSockets sockets_;
-  bool had_messages_ = false;  // since the timeouts were last thought of
+  bool had_messages_ = false;  // since runDueTimeouts() last ran
   bool is_asleep_ = false;
 };
 

@@ -6,8 +6,9 @@ namespace ramcore::transport::shm {
 
 SessionId ShmGreeter::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
   ShmSessions& sessions = parts_.sessions;
-  // A server lists its paths to everybody, also to those who cannot use them: no word about that, and none to the
-  // server. A coordinator's was named by somebody.
+  // Callers learn a server's path together with its id, also those of other users, which cannot use it. They fail
+  // without a warning and without connecting. A path without an expected id, that of a coordinator, was named by a
+  // person.
   const bool is_listed = expected_id != 0;
   Outcome<Descriptor> socket = is_listed && belongsToAnotherUser(where.path)
                                    ? Failure{Status::Refused, "it is another user's"}
@@ -83,7 +84,8 @@ void ShmGreeter::open(Session& session, MessageSink& sink) {
 void ShmGreeter::fail(Session& session) {
   const Greeting& greeting = *session.greeting;
   if (greeting.isBad()) parts_.sessions.noteBad();
-  // Servers on several machines may have the same path; who looks for one of them finds that of its own machine.
+  // Servers on several machines may have the same path; a caller that looks for one of them finds that of its own
+  // machine.
   if (greeting.wasForAnother()) {
     parts_.context.trace.debug("shm: no session with " + session.peer.address + ": " + greeting.failureText());
   } else if (greeting.isBad() || greeting.status() != Status::Unreachable ||

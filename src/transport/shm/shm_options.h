@@ -14,7 +14,7 @@ struct ShmOptions {
   /// Length of each of the two rings of a session that this side accepts; a power of two. Larger: bursts and long
   /// messages wait less for the reader. Smaller: less memory a session, and it stays in the caches.
   uint32_t ring_bytes = 256 * 1024;
-  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts holds.
   uint16_t slots_per_session = 64;
   /// Values of an answer from this length on are borrowed instead of copied into its head
   /// (Limits::zero_copy_bytes_min).
@@ -35,8 +35,9 @@ struct ShmOptions {
   int64_t stall_close_ns = 5 * runtime::kNanosPerSecond;
   /// Maximum number of bytes that may wait, copied out, for one peer. Beyond it the session is closed.
   uint64_t stall_bytes_max = 32 * 1024 * 1024;
-  /// What all sessions of an endpoint may make it hold: messages of 4 KB and more that are not yet whole or in service,
-  /// and what waits for room in rings. Beyond it no such message of a client is begun, and what stands still is closed.
+  /// Maximum number of bytes that all sessions of an endpoint may make it hold: messages of 4 KB and more that are not
+  /// yet whole or in service, and messages that wait for room in rings. Beyond it no such message of a client is begun,
+  /// and a client that makes no progress is closed (stall_evict_ns).
   uint64_t held_bytes_max = 256 * 1024 * 1024;
   /// How long a client may stand still while held_bytes_max is used up, before the one that holds most is closed.
   int64_t stall_evict_ns = 100 * runtime::kNanosPerMilli;

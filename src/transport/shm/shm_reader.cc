@@ -28,7 +28,7 @@ uint32_t ShmReader::pollSession(Session& session, uint32_t message_max) {
         sessions_.closeMalformed(session, "a frame header that makes no sense");
         break;
       case FrameStep::NoRoom:
-        // Looked at again in every round, so that the thread stays awake.
+        // The session is looked at again in every round, and the thread stays awake.
         session.has_unread = true;
         is_short_of_memory_ = true;
         is_going_on = false;
@@ -77,7 +77,7 @@ void ShmReader::handOver(MessageSink& sink) {
 
 // ---- memory
 
-// Only clients have to wait: what the cluster's own processes say may be what frees memory.
+// Only clients have to wait: messages of the cluster's own processes may be what frees memory.
 uint64_t ShmReader::roomBytes(const Session& session) const {
   if (!session.is_bounded) return UINT64_MAX;
   const uint64_t held_bytes = messages_.borrowedBytes() + writer_.queuedBytes();

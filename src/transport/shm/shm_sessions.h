@@ -20,7 +20,7 @@ class ShmSessions {
  public:
   using Table = SessionTable<std::unique_ptr<Session>>;
 
-  /// All borrowed; `owner` is the endpoint that sessions tell what the sleeper says.
+  /// All borrowed; `owner` is the endpoint, to which sessions pass on the events of the sleeper.
   ShmSessions(ShmEndpoint& owner, const ShmOptions& options, const ShmContext& context, EpollSleeper& sleeper,
               RingScan& rings);
   ShmSessions(const ShmSessions&) = delete;
@@ -34,18 +34,18 @@ class ShmSessions {
   const Admission& admission() const { return admission_; }
   Warnings& warnings() { return warnings_; }
   uint64_t badCount() const { return bad_count_; }
-  /// What a peer sent in its handshake makes no sense, or it may not connect at all.
+  /// Counts a peer whose handshake makes no sense, or that may not connect at all.
   void noteBad() { ++bad_count_; }
 
   /// @param socket  none if connecting has failed already
   Session& add(Descriptor socket, bool is_accepted);
-  /// The handshake has succeeded, and the session has its channel.
+  /// Opens a session whose handshake has succeeded and that has its channel.
   void open(Session& session, MessageSink& sink);
 
   /// Completes the session's calls; the sink hears of it in report().
   void close(Session& session, Status reason);
   void closeMalformed(Session& session, std::string_view why);
-  /// The same from where calls must not be completed: the session is closed in the next round.
+  /// Does the same in the next round. For functions in which calls must not complete.
   void closeMalformedLater(const Session& session, std::string_view why) {
     failed_.add(session.id, std::string(why), true);
   }
@@ -54,11 +54,11 @@ class ShmSessions {
   bool hasClosed() const { return !closed_.empty(); }
   void report(MessageSink& sink, OpenFailure& open_failure);
 
-  /// Closes pending ones whose time is over.
+  /// Closes the pending sessions whose time is over.
   void checkPending(int64_t now_ns);
   int64_t nextPendingNs() const;
-  /// Drops a pending one that was accepted, to make room for another one: to refuse it would let whoever opens
-  /// connections and leaves them shut out everybody. Returns false if there is none.
+  /// Drops a pending session that was accepted, to make room for another one. If the new one were refused instead, a
+  /// peer that opens connections and leaves them could shut out all others. Returns false if there is none.
   bool dropAccepted();
 
  private:

@@ -11,8 +11,8 @@ namespace ramcore::transport::shm {
 namespace {
 
 constexpr int kReadsPerLook = 4;
-// A peer sends at most one wake-up byte for each time that we say we sleep, and some 270 fill a socket. Before this
-// many can be there they are read.
+// A peer sends at most one wake-up byte for each time that we publish "asleep", and some 270 of them fill a socket.
+// They are read when this many may be there.
 constexpr uint32_t kNapsMax = 32;
 
 }  // namespace
@@ -38,7 +38,7 @@ void ShmSockets::look(Session& session, MessageSink& sink) {
   if (session.state == Session::State::Open && !session.peer_has_ended) read(session);
   const bool is_at_end = session.state == Session::State::Lost || session.peer_has_ended;
   if (!session.is_end_told || is_at_end) return;
-  // There is more in front of the end than one look takes.
+  // There are more bytes in front of the socket's end than one look reads.
   session.is_told = true;
   ready_.push_back(session.id);
   rounds_.call();
@@ -60,7 +60,8 @@ void ShmSockets::read(Session& session) {
         if (count < sizeof(bytes) && !session.is_end_told) return;
         break;
       case StreamLook::Ended:
-        // What the peer published before its end still counts; the scan of the rings loses the session behind it.
+        // What the peer published before its end still counts. The scan of the rings closes the session when all of
+        // that is read.
         session.peer_has_ended = true;
         session.has_unread = true;
         return;

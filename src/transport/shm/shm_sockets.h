@@ -17,9 +17,9 @@ class ShmSockets {
   ShmSockets(ShmSessions& sessions, ShmGreeter& greeter, TimeoutRounds& rounds)
       : sessions_(sessions), greeter_(greeter), rounds_(rounds) {}
 
-  /// What the sleeper tells of a session's socket.
+  /// Called with the events that the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t events);
-  /// Reads what the sleeper has told of.
+  /// Reads the sockets that the sleeper has told of.
   void readReady(MessageSink& sink);
 
  private:

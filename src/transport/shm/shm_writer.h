@@ -18,7 +18,7 @@ class ShmWriter {
   /// Puts a message into the ring, as far as there is room; flush() lets the peer see it.
   void send(Session& session, const wire::FrameHeader& header, TxMessage message);
   void flush();
-  /// Goes on with what waits for room.
+  /// Writes messages that wait, as far as there is room.
   void pumpBlocked();
 
   /// Whether a session waits for room.

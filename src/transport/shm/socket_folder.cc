@@ -43,7 +43,8 @@ Failure unusable(const std::string& folder, const std::string& why) {
   return Failure{Status::BadConfig, quoted(folder) + " " + why};
 }
 
-// A line with locators has spaces between them, and options behind a question mark.
+// True if the folder can stand in a line of locators, which have spaces between them and options behind a question
+// mark.
 bool isPlain(const std::string& folder) {
   return folder.starts_with('/') && std::ranges::all_of(folder, [](char c) { return c > ' ' && c < 0x7f && c != '?'; });
 }
@@ -60,8 +61,8 @@ std::optional<Failure> checkName(const std::string& folder) {
 /// What stands in the way of a folder that could be ours.
 enum class Obstacle : uint8_t { None, Ours, SomebodyElses };
 
-// `flags` of open(2). Looked at through a descriptor: between two looks at a name somebody could exchange what it
-// names.
+// `flags` of open(2). The folder is looked at through a descriptor: between two looks at its name another user could
+// exchange it.
 Outcome<std::string> check(const std::string& folder, Private is_private, int flags, Obstacle& obstacle) {
   obstacle = Obstacle::Ours;
   if (auto failure = checkName(folder)) return *std::move(failure);
@@ -86,7 +87,7 @@ Outcome<std::string> check(const std::string& folder, Private is_private, int fl
   return folder;
 }
 
-// Whoever was here first may have put something else there.
+// Makes the folder, and checks it in any case: another user may have put something else there first.
 Outcome<std::string> make(const std::string& folder, Obstacle& obstacle) {
   obstacle = Obstacle::Ours;
   if (auto failure = checkName(folder)) return *std::move(failure);
@@ -96,7 +97,7 @@ Outcome<std::string> make(const std::string& folder, Obstacle& obstacle) {
   return check(folder, Private::All, O_NOFOLLOW, obstacle);
 }
 
-// Where everybody may exchange what others have made, our folder does not stay ours.
+// A folder is of no use if others may exchange what this user makes in it.
 std::optional<Failure> checkTemporary(const std::string& folder) {
   struct stat found{};
   if (::stat(folder.c_str(), &found) != 0) {
@@ -108,7 +109,7 @@ std::optional<Failure> checkTemporary(const std::string& folder) {
   return std::nullopt;
 }
 
-// A locator is compared as text: one way to write a path.
+// Writes a path in one way only, because locators are compared as text.
 std::string tidy(std::string folder) {
   const auto doubled = std::ranges::unique(folder, [](char a, char b) { return a == '/' && b == '/'; });
   folder.erase(doubled.begin(), doubled.end());
@@ -128,7 +129,7 @@ bool isOurs(std::string_view name) {
 }  // namespace
 
 SocketFolderPlaces SocketFolderPlaces::ofEnvironment() {
-  // A service may have several.
+  // A service may have several folders; the first one is used.
   std::string service = variable("RUNTIME_DIRECTORY");
   service.resize(std::min(service.find(':'), service.size()));
   const std::string temporary = variable("TMPDIR");
@@ -148,7 +149,7 @@ OpenedFolder openSocketFolder(const SocketFolderPlaces& places) {
     }
     return !result.path.empty();
   };
-  // Whoever has set these two answers for the way there, links included.
+  // The environment that names these two is trusted, also with links on the way to them.
   if (!places.service_folder.empty() && isTaken(check(places.service_folder, Private::Write, 0, obstacle))) {
     return result;
   }

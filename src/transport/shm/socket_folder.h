@@ -7,7 +7,7 @@
 
 namespace ramcore::transport::shm {
 
-/// Where sockets may be whose paths nobody chose, the best first; empty: not there.
+/// Folders for sockets whose paths nobody has named, the best one first; empty: there is none.
 struct SocketFolderPlaces {
   std::string service_folder;    ///< of this service alone; systemd makes it
   std::string user_folder;       ///< for what the processes of this user have while it is logged in
@@ -21,7 +21,7 @@ struct OpenedFolder {
   std::string path;           ///< empty: none will do
   std::string passed_over;    ///< the better ones that will not do, and why; empty: none
   std::string why_not;        ///< if none will do: with cause and remedy
-  bool is_disturbed = false;  ///< somebody else may have put there what stands where ours would be
+  bool is_disturbed = false;  ///< another user may have put something where our folder would be
 };
 
 /// The first of these that will do, or a folder below it, made if need be: it belongs to this user, nobody else may

@@ -35,7 +35,7 @@ bool toAddress(const std::string& path, sockaddr_un& address) {
 Descriptor makeSocket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 // Takes the lock file of `path`. The file may be removed by its last owner between our open and our lock: then the lock
-// is on a file that nobody finds any more, and is no lock.
+// is on a file that no other process finds any more, and keeps nobody out.
 Result<Descriptor, Failure> takeLock(const std::string& path) {
   const std::string lock_path = path + ".lock";
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -113,7 +113,8 @@ ListeningSocket::~ListeningSocket() {
 bool removeDeadSocket(const std::string& path) {
   sockaddr_un address;
   if (!toAddress(path, address)) return false;
-  // Whoever cleans up a folder for temporary files may take the lock of a living process. Its socket still answers.
+  // A program that cleans up temporary files may have removed the lock file of a living process. Its socket still
+  // answers.
   const auto lock = takeLock(path);
   if (!lock.ok()) return false;
   struct stat status{};
@@ -135,7 +136,7 @@ Outcome<Descriptor> connectTo(const std::string& path) {
   Descriptor socket = makeSocket();
   if (!socket) return unreachable(noSocketText(errno));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return socket;
-  // Its queue is full.
+  // The queue of the listener is full.
   if (errno == EAGAIN) return unreachable("more connections wait there than it takes; check that it is not stopped");
   return unreachable("nobody listens there; check that it runs on this machine, as this user");
 }

@@ -40,7 +40,7 @@ class ListeningSocket {
 /// Removes the socket file of a process that has died, and its lock. False: there is none, or it is in use.
 bool removeDeadSocket(const std::string& path);
 
-/// True if the file at `path` is another user's, and so whoever listens there.
+/// True if the file at `path` is another user's, and with it the process that listens there.
 bool belongsToAnotherUser(const std::string& path);
 
 /// Starts to connect; never blocks. Failure: Unreachable, with cause and remedy.
@@ -56,7 +56,7 @@ bool peerIsSameUser(int fd, std::string& description);
 StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_bytes, Descriptor& descriptor);
 /// Sends `bytes` (a few) and a descriptor; false if the stream is broken or has no room for them.
 [[nodiscard]] bool sendWithDescriptor(int fd, ByteSpan bytes, int descriptor);
-/// What is on the socket of an open session, and nothing else.
+/// The only byte that is sent on the socket of an open session.
 inline constexpr std::byte kWakeUpByte{'w'};
 /// Sends the byte that wakes the peer. A full socket is fine: then the peer has not looked yet.
 void sendWakeUp(int fd);

@@ -357,7 +357,7 @@ void SimEndpoint::processResponse(SimFrameList one) {
   if (session == nullptr || session->state != State::Open) return;
   const uint16_t slot_index = frame.slot;
   Slot& slot = session->slots[slot_index];
-  // Answered before: of a request there is one answer, so this is a copy of it.
+  // The call was answered before. A request has one answer, so this is a copy of that.
   if (!slot.is_taken || slot.sequence != frame.sequence) return suppress();
   PendingCall* call = std::exchange(slot.call, nullptr);
   freeSlot(*session, slot_index);

@@ -27,8 +27,8 @@ class SimEndpoint final : public Endpoint, private SimSender::Owner {
   /// All borrowed. @param random  its own numbers @param wake  as a SimTransport's
   SimEndpoint(SimSessions& network, runtime::Random random, runtime::SimClock& clock, const Limits& limits,
               std::string node, const Identity& identity, std::function<void()> wake);
-  /// As when the process dies: peers hear that their sessions are lost, unless a partition is between. Calls in flight
-  /// are not completed: close their sessions before.
+  /// Ends as if the process died: peers hear that their sessions are lost, unless a partition is between. Calls in
+  /// flight are not completed: close their sessions before.
   ~SimEndpoint() override;
 
   const Limits& limits() const override { return limits_; }
@@ -117,8 +117,8 @@ class SimEndpoint final : public Endpoint, private SimSender::Owner {
   runtime::Random random_;
   SessionTable<std::unique_ptr<Session>> sessions_;
   uint32_t open_count_ = 0;
-  std::vector<SessionId> closed_;  // by the own process; their end is told by the next poll
-  std::vector<Session*> ending_;   // whose calls are being completed, which may abandon each other
+  std::vector<SessionId> closed_;  // closed by the own process; the next poll tells the sink
+  std::vector<Session*> ending_;   // sessions whose calls are being completed, which may abandon each other
   SimFrameList inbox_;
   SimSender sender_;
   std::vector<RxMessage> batch_;

@@ -44,7 +44,7 @@ void SimEthernet::carry(const datagram::MacAddress& from, std::vector<std::byte>
   launch(from, to, std::move(bytes), drawExtraNs());
 }
 
-// By which it comes later than others that are sent now.
+// Draws the time by which a frame comes later than others that are sent now.
 int64_t SimEthernet::drawExtraNs() {
   if (rates_.delay_ns_max <= 0 || !random_.chance(rates_.reorder)) return 0;
   ++counts_.delayed;

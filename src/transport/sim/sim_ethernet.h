@@ -24,8 +24,8 @@ struct SimFrameCounts {
 };
 
 /// A switch in simulated time: frames arrive some time after they were sent, at the port they are addressed to or at
-/// all others, and are lost where a queue is full. What else happens to them it draws from the scheduler's seed, or
-/// datagram::FaultyPort does it on one port.
+/// all others, and are lost where a queue is full. Further faults are drawn from the scheduler's seed;
+/// datagram::FaultyPort makes faults at one port.
 class SimEthernet {
  public:
   struct Options {
@@ -34,7 +34,7 @@ class SimEthernet {
     /// How long after it was sent a port may still read a frame's bytes from where they are.
     int64_t read_ns_max = 2'000;
     size_t queue_frames = 1024;  ///< that wait at a port; more are lost
-    size_t ring_frames = 256;    ///< that a port is sending; more it does not take
+    size_t ring_frames = 256;    ///< that a port is sending; it takes no more
     uint32_t frame_bytes_max = 1514;
     bool attaches_all = false;  ///< bytes of any memory are sent from where they are, not those of regions alone
   };
@@ -97,8 +97,8 @@ class SimEthernetPort final : public datagram::FramePort {
 
   /// From now on frames wait, and are lost where too many do, until `takes` is true.
   void setTaking(bool takes) { takes_ = takes; }
-  /// From now on nothing comes here, and nothing that is sent here, or has not left yet, reaches anybody: the process
-  /// is dead, and its address another's.
+  /// From now on no frame arrives here, and no frame that is sent here, or has not left yet, reaches anybody: the
+  /// process is dead, and its address belongs to another one.
   void silence();
 
  private:

@@ -17,7 +17,7 @@ class SimSessions;
 enum class SimFrameKind : uint8_t {
   Hello,    ///< asks for a session
   Welcome,  ///< grants it
-  Refusal,  ///< does not, with a status
+  Refusal,  ///< refuses it, with a status
   Request,
   Response,
   Close,    ///< the sender ended the session in order
@@ -46,7 +46,7 @@ struct SimFrameContents {
 };
 
 /// What travels in the simulated network. It lives in one list after the other: on its way, held, in an endpoint's
-/// inbox, borrowed by whoever reads it. As a Timer it is the event of its arrival.
+/// inbox, borrowed by its reader. As a Timer it is the event of its arrival.
 struct SimFrame : runtime::Timer, SimFrameContents {
   static constexpr size_t kTailSpansMax = 3;
 

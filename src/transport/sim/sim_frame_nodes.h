@@ -34,7 +34,7 @@ class SimFrameNodes {
   void setRates(const SimFaultRates& rates);
   /// As SimNetwork::silence().
   void silence(std::string_view node);
-  /// Whether the process at `node` takes what comes.
+  /// Sets whether the process at `node` takes what comes.
   void setTaking(std::string_view node, bool takes);
   /// Replaces the counts of what the switch does, and adds to those of what endpoints have thrown away.
   void addTo(SimFaultCounts& counts) const;

@@ -17,12 +17,12 @@ SimNetwork::~SimNetwork() {
   RC_CHECK_MSG(frames_ == nullptr || !frames_->hasEndpoints(), "an endpoint outlived the simulated network");
 }
 
-// The random numbers of one endpoint: others for each.
+// Random numbers for one endpoint; each endpoint has others.
 runtime::Random SimNetwork::endpointRandom() {
   return scheduler_.stream("endpoint" + std::to_string(++last_endpoint_));
 }
 
-// The seed of one endpoint's random numbers: another one for each.
+// The seed of the random numbers of one endpoint; each endpoint has another one.
 uint64_t SimNetwork::frameSeed() { return scheduler_.stream("frames." + std::to_string(++last_endpoint_)).next(); }
 
 void SimNetwork::setRates(const SimFaultRates& rates) {

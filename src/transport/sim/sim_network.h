@@ -29,7 +29,8 @@ class SimNetwork {
   ~SimNetwork();
 
   const SimNetworkOptions& options() const { return options_; }
-  /// From now on; messages on their way keep their fate. Of frames also a tenth as many as are lost are changed.
+  /// Sets the rates from now on; messages on their way keep their fate. In SimMode::Frames a tenth as many frames as
+  /// are lost are changed as well.
   void setRates(const SimFaultRates& rates);
   const SimFaultRates& rates() const { return sessions_.rates(); }
 
@@ -50,7 +51,7 @@ class SimNetwork {
   /// acknowledges what it drops. Streams hold their messages for ever, and callers are not told of what datagrams lose.
   void hush(std::string_view node) { paths_.hush(node); }
   void unhush(std::string_view node);
-  /// Undo; what streams held is delivered then, if they still are.
+  /// These undo partitions. What streams held is delivered then, if they still exist.
   void heal(std::string_view a, std::string_view b);
   void rejoin(std::string_view node);
   void healAll();
@@ -60,8 +61,9 @@ class SimNetwork {
   uint32_t cut(std::string_view a, std::string_view b) { return sessions_.cut(a, b); }
   uint32_t cutAll(std::string_view node) { return sessions_.cutAll(node); }
 
-  /// The process at `node` is dead: of frames, it hears nothing and is not heard of any more. (Sessions are cut, or
-  /// their node isolated.) Its successor is, from the time on when it has an endpoint.
+  /// The process at `node` is dead: in SimMode::Frames no frame reaches it or comes from it any more. (In the other
+  /// modes its sessions are cut, or the node is isolated.) Frames reach the next process at `node` from the time on
+  /// when that has an endpoint.
   void silence(std::string_view node);
 
   SimFaultCounts counts() const;

@@ -9,8 +9,8 @@ enum class SimMode : uint8_t {
   Stream,    ///< like tcp and shm: messages keep their order; one that cannot be delivered ends the session
   Datagram,  ///< like our own protocol on frames: each message is lost, delayed and overtaken for itself
   Mixed,     ///< each session is one or the other, by the seed
-  /// The product's protocol over frames of a simulated switch, which loses, delays, copies and changes them. Nobody
-  /// hears that a peer is gone but by its silence: sessions cannot be cut, and nothing is stalled.
+  /// The product's protocol over frames of a simulated switch, which loses, delays, copies and changes them. That a
+  /// peer is gone is noticed only by its silence: sessions cannot be cut, and nothing is stalled.
   Frames,
 };
 
@@ -24,7 +24,8 @@ struct SimNetworkOptions {
   uint16_t slots_per_session = 32;
   /// How long at most bytes are borrowed by a message that waits because the node it goes to reads nothing.
   int64_t borrowed_ns_max = 100'000'000;
-  /// What may wait, copied, for one session whose peer reads nothing; beyond it the session is closed.
+  /// Maximum number of bytes that may wait, copied, for one session whose peer reads nothing. Beyond it the session is
+  /// closed.
   uint64_t unread_bytes_max = 64 * 1024 * 1024;
   /// How long a sender tries before it gives a session up: a stream whose messages are held by a partition, a datagram
   /// session whose lost message somebody still waits for.
@@ -39,7 +40,7 @@ struct SimFaultRates {
   uint32_t reorder_ppm = 0;    ///< datagram: it arrives a little later, so that others overtake it
   uint32_t duplicate_ppm = 0;  ///< datagram: it arrives twice, the copy up to duplicate_ns_max later
   /// Datagram: it arrives up to late_ns_max later. Its caller cannot tell that from a loss and may give the session up
-  /// before; `lose_notice_ppm` of the times the other end does not hear that, and takes it when it comes.
+  /// before; in `lose_notice_ppm` of the cases the other end does not hear that, and takes the message when it comes.
   uint32_t late_ppm = 0;
   uint32_t lose_notice_ppm = 0;
   int64_t delay_ns_max = 20'000'000;

@@ -11,7 +11,7 @@ namespace ramcore::transport {
 /// thread.
 class SimPaths {
  public:
-  /// These return whether that is news.
+  /// These return true if they have changed anything.
   bool block(std::string_view from, std::string_view to) { return blocked_.emplace(from, to).second; }
   bool isolate(std::string_view node) { return isolated_.emplace(node).second; }
   bool unblock(std::string_view a, std::string_view b);

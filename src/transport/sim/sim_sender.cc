@@ -124,7 +124,8 @@ void SimSender::keepUnowned(SessionId session, const PendingCall& call) {
   keepUnowned(transmitting_, session, call);
 }
 
-// Bytes without an owner are the caller's until its call completes, and it does not wait any more.
+// The caller guarantees bytes without an owner only until its call completes. It does not wait any more, so they are
+// copied.
 void SimSender::keepUnowned(std::list<SimSending>& list, SessionId id, const PendingCall& call) {
   for (SimSending& sending : list) {
     if (sending.kind != SimFrameKind::Request || !(sending.session == id) || sending.slot != call.slot) continue;

@@ -37,8 +37,8 @@ struct SimSending : runtime::Timer {
 };
 
 /// Sends the messages of one simulated endpoint. The "hardware" reads the bytes of a message some time after flush(),
-/// also while the process is paused; owners are released in the poll after that. What waits for a peer that reads
-/// nothing is copied when its bytes are borrowed for too long. One thread.
+/// also while the process is paused; owners are released in the poll after that. A message that waits for a peer that
+/// reads nothing is copied when its bytes are borrowed for too long. One thread.
 class SimSender {
  public:
   /// What the sender asks of its endpoint.
@@ -63,16 +63,16 @@ class SimSender {
   SimSender(const SimSender&) = delete;
   SimSender& operator=(const SimSender&) = delete;
 
-  /// The message leaves after the next flush(). The caller sets what it is.
+  /// Queues a message, which leaves after the next flush(). The caller sets the fields that say what it is.
   SimSending& queue(TxMessage message);
   void flush();
   /// Gives the bytes that were read back to their owners.
   void releaseSent();
-  /// Copies what is borrowed for too long; closes a session that would have more in copies than it may.
+  /// Copies bytes that are borrowed for too long; closes a session that would have more in copies than it may.
   void copyOutOverdue();
-  /// The caller of a call does not wait any more: copies its bytes that have no owner.
+  /// To be called when the caller of a call does not wait any more: copies its bytes that have no owner.
   void keepUnowned(SessionId session, const PendingCall& call);
-  /// Nothing is left for the next poll.
+  /// True if nothing is left for the next poll.
   bool isIdle() const { return sent_.empty() && !has_overdue_; }
   BorrowedCounts borrowedCounts() const { return borrowed_counts_; }
 

@@ -116,7 +116,8 @@ uint64_t SimSessions::openConnection(const std::string& node, SimEndpoint& endpo
   connection.is_datagram =
       options_.mode == SimMode::Datagram || (options_.mode == SimMode::Mixed && faults_.below(2) == 0);
   connection.ends[0] = End{.node = node, .endpoint = &endpoint, .session = session};
-  // Whoever listens there decides where the messages go; until then the name does for partitions.
+  // The endpoint that accepts decides where the messages go. Until then partitions go by the node of the listener, or
+  // by the name if none listens.
   const auto listener = listeners_.find(target);
   connection.ends[1].node = listener != listeners_.end() ? listener->second->node_ : target;
   for (uint8_t end = 0; end < 2; ++end) {
@@ -199,8 +200,8 @@ void SimSessions::send(SimFrameList one) {
   sendInOrder(*connection, std::move(one), blocked);
 }
 
-// Streams, and the beginning and end of every session. What a partition blocks is held, as by a sender that repeats it
-// until it gives up; only the news that a session is lost is not worth repeating.
+// Sends messages of streams, and the beginning and end of every session. Frames that a partition blocks are held, as by
+// a sender that repeats them until it gives up. Only Lost is dropped: that news is not worth repeating.
 void SimSessions::sendInOrder(Connection& connection, SimFrameList one, bool blocked) {
   const SimFrame& frame = one.front();
   Direction& direction = connection.directions[frame.from_end];
@@ -264,7 +265,7 @@ void SimSessions::releaseHeld() {
       if (direction.held.empty() || paths_.isBlocked(connection.ends[end].node, connection.ends[1 - end].node))
         continue;
       direction.give_up.cancel();
-      // Found again by a repeat that comes some time after the repair.
+      // The sender repeats the frames some time after the repair.
       const int64_t repeat_ns = drawBelow(options_.give_up_ns_min);
       while (!direction.held.empty()) {
         SimFrameList one;
@@ -307,7 +308,7 @@ void SimSessions::loseMessage(Connection& connection, const SimFrame& frame) {
   tellCaller(connection, frame);
 }
 
-// The end that called does not wait for ever.
+// Tells the end that called, which would otherwise wait for ever.
 void SimSessions::tellCaller(const Connection& connection, const SimFrame& frame) {
   const auto caller = static_cast<uint8_t>(frame.kind == SimFrameKind::Request ? frame.from_end : 1 - frame.from_end);
   const End& end = connection.ends[caller];
@@ -327,7 +328,7 @@ void SimSessions::duplicate(const Direction& direction, const SimFrame& frame) {
   ++counts_.duplicated;
   SimFrameList copy = makeFrame(frame);
   copy.front().is_copy = true;
-  // Half of them close to the original, and often before it.
+  // Half of the copies arrive close to the original, and often before it.
   const int64_t later_ns = drawBelow(faults_.below(2) == 0 ? options_.latency_ns_max : rates_.duplicate_ns_max);
   launch(std::move(copy), std::max(scheduler_.nowNs() + options_.latency_ns_min + later_ns, direction.not_before_ns));
 }
@@ -339,7 +340,7 @@ void SimSessions::onArrival(SimFrame& frame) {
   one.splice(one.end(), in_flight_, frame.self);
   Connection* connection = find(frame.connection);
   if (frame.is_copy) {
-    // A receiver finds no session for it.
+    // If the session is over, a receiver finds none for the copy.
     const bool is_over =
         connection == nullptr || connection->is_cut || connection->ends[1 - frame.from_end].endpoint == nullptr;
     counts_.suppressed += is_over ? 1 : 0;
@@ -365,7 +366,7 @@ void SimSessions::onArrival(SimFrame& frame) {
     if (frame.kind == SimFrameKind::Request && is_given_up) ++counts_.given_up_late;
     end.endpoint->deliver(std::move(one), end.session);
   } else if (frame.kind != SimFrameKind::Lost) {
-    // Nobody knows the session there (any more): the sender is told.
+    // The session is unknown at the other end, or over: the sender is told.
     sendControl(connection->id, static_cast<uint8_t>(1 - frame.from_end), SimFrameKind::Lost);
   }
 }

@@ -29,7 +29,7 @@ class SimSessions final : private RxOwner {
   ~SimSessions();
 
   const SimNetworkOptions& options() const { return options_; }
-  /// From now on.
+  /// Sets the rates from now on.
   void setRates(const SimFaultRates& rates) { rates_ = rates; }
   const SimFaultRates& rates() const { return rates_; }
   const SimFaultCounts& counts() const { return counts_; }

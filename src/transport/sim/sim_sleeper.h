@@ -9,7 +9,7 @@
 namespace ramcore::transport {
 
 /// Drives the poll loop of a simulated process: each round is one job of its thread's executor, and between rounds that
-/// find nothing the thread sleeps until a deadline or wake(). Goes where a real thread has its Sleeper; a
+/// find nothing the thread sleeps until a deadline or wake(). It takes the place of a real thread's Sleeper; a
 /// SimTransport's `wake` calls wake() here.
 ///
 /// Stays in place while a round is queued: stop the node or drain it before it is destroyed.

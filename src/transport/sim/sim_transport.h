@@ -17,8 +17,7 @@ class SimTransport final : public Transport {
   /// @param network  outlives the transport and its endpoints, as does `clock`, the process's
   /// @param node     the name that partitions and cuts know this process by
   /// @param wake     called whenever one of the endpoints gets something to poll: it schedules the process's poll
-  /// round.
-  ///                 May be called many times before that round, and must not poll itself
+  ///                 round. May be called many times before that round, and must not poll itself
   SimTransport(SimNetwork& network, runtime::SimClock& clock, std::string node, std::function<void()> wake);
   /// @param slots_per_session  instead of the network's; a session has the smaller number of its two ends
   SimTransport(SimNetwork& network, runtime::SimClock& clock, std::string node, std::function<void()> wake,

@@ -19,7 +19,8 @@ class AsioSleeper final : public EpollSleeper {
   ~AsioSleeper() override;
 
   boost::asio::io_context& ioContext();
-  /// Around each asynchronous operation of Asio, the latter in its handler. The own thread.
+  /// To be called around each asynchronous operation of Asio, the latter in its handler. Only on the sleeper's own
+  /// thread.
   void operationBegins() { ++operations_; }
   void operationEnds() { --operations_; }
 

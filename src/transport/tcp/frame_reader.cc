@@ -20,7 +20,7 @@ void SharedBlock::prepare() {
 
 MutableByteSpan FrameReader::room() {
   if (block_ == nullptr) {
-    // No reference is taken before something comes: mostly nothing does.
+    // received() takes the reference: mostly no bytes come.
     shared_.prepare();
     RxBlock& shared = *shared_.block_;
     return MutableByteSpan(shared.bytes() + shared_.used_bytes_, shared.capacity() - shared_.used_bytes_);

@@ -31,7 +31,7 @@ class SharedBlock {
 enum class FrameStep : uint8_t {
   Nothing,  ///< more bytes are needed
   Message,  ///< header() and takeMessage()
-  Close,    ///< the peer has said that it goes
+  Close,    ///< the peer ends the session in order
   Bad,      ///< bytes that no honest peer sends; the session is to be closed
 };
 
@@ -44,10 +44,10 @@ class FrameReader {
   FrameReader& operator=(const FrameReader&) = delete;
   ~FrameReader() { dropBlock(); }
 
-  /// Where the next bytes are to be read; never empty. Only after step() said Nothing. Until received() no other reader
-  /// of the same SharedBlock may ask.
+  /// Returns where the next bytes are to be read; never empty. To be called only after step() returned Nothing. Until
+  /// received() no other reader of the same SharedBlock may call it.
   MutableByteSpan room();
-  /// `bytes` bytes were put there; 0 if there were none.
+  /// To be called when `bytes` bytes were put there; 0 if there were none.
   void received(uint32_t bytes);
   /// Looks at the next frame. After Message, takeMessage() comes before the next step().
   FrameStep step();
@@ -58,7 +58,7 @@ class FrameReader {
   bool hasPart() const { return block_ != nullptr; }
   /// Memory that belongs to that beginning alone.
   uint32_t heldBytes() const { return block_ != nullptr && !is_shared_ ? block_->capacity() : 0; }
-  /// Memory that room() will take for the rest of it; 0 if it has a place.
+  /// Memory that room() will take for the rest of the frame; 0 if it has room already.
   uint32_t wantedBytes() const { return needsOwnBlock() ? std::max(neededBytes(), RxBlockPool::kBlockBytes) : 0; }
   /// All bytes and messages so far.
   uint64_t receivedBytes() const { return received_bytes_; }

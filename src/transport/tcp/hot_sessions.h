@@ -10,7 +10,8 @@
 namespace ramcore::transport::tcp {
 
 /// The sessions of an endpoint that are read in each round without asking the sleeper, because something came from them
-/// lately. One that cools down has had nothing at its last look: the sleeper tells of what comes. One thread.
+/// lately. The last look at a session that cools down has found nothing, so the sleeper tells of what comes later. One
+/// thread.
 class HotSessions {
  public:
   bool empty() const { return sessions_.empty(); }
@@ -64,13 +65,13 @@ class HotSessions {
  private:
   // More sessions than this are not read without asking the sleeper: a look that finds nothing is a system call.
   static constexpr size_t kSessionsMax = 64;
-  // A session cools down after so many looks that found nothing. One that was made while others had messages counts as
-  // many: it took time from them.
+  // A session cools down after kMissesMax looks that found nothing. While messages are delivered, such a look counts
+  // kMissWeightBusy times, because it takes time from sessions that have messages.
   static constexpr uint32_t kMissesMax = 512;
   static constexpr uint32_t kMissWeightBusy = 16;
 
   std::vector<TcpSession*> sessions_;
-  size_t first_ = 0;  // to be read in the next round
+  size_t first_ = 0;  // index of the first one to be read in the next round
   uint32_t miss_weight_ = 1;
 };
 

@@ -21,7 +21,7 @@ class SendQueue {
   /// Appends a message behind its header. Fields of `header` that say how long it is are filled in.
   void push(TxMessage message, wire::FrameHeader header);
   bool empty() const { return first_ == nullptr; }
-  /// Bytes of all frames that were not taken yet.
+  /// Bytes of all frames that are not written yet.
   uint64_t unsentBytes() const { return unsent_bytes_; }
   /// Unsent bytes of responses.
   uint64_t unsentAnswerBytes() const;
@@ -37,7 +37,7 @@ class SendQueue {
   int64_t oldestBorrowedNs() const {
     return first_borrowed_ == nullptr ? runtime::kNever : first_borrowed_->borrowed_since_ns;
   }
-  /// What would lie in copies after copyOut(borrowed_until_ns).
+  /// Bytes that would lie in copies after copyOut(borrowed_until_ns).
   uint64_t bytesInCopies(int64_t borrowed_until_ns) const;
   /// Copies all borrowed bytes of messages that were borrowed at `borrowed_until_ns` or before and are not copied yet,
   /// and releases their owners. Returns how many messages that were.

@@ -17,16 +17,16 @@ class SleeperRounds {
 
   /// To be called once in each round. True: the sleeper is to be asked in this one.
   bool isDue() { return --rounds_ == 0; }
-  /// Something begins that needs the sleeper in the next round.
+  /// To be called when something begins that needs the sleeper in the next round.
   void askSoon() { rounds_ = 1; }
   /// The sleeper was asked.
   /// @param was_idle  it told of nothing, and no session is hot
   void noteAsked(bool was_idle) { cold_rounds_ = was_idle ? std::min(cold_rounds_ * 2, kRoundsColdMax) : kRoundsCold; }
   void planNext(bool has_deadlines, bool has_hot) { rounds_ = has_deadlines ? 1 : has_hot ? kRoundsHot : cold_rounds_; }
 
-  /// What woke the thread was told with the sleep, so the sleeper is not asked once more at once. If there was no
-  /// sleep, because another endpoint had something to do, the rounds until it is asked count on: that may be so for
-  /// long.
+  /// After a sleep the sleeper is not asked at once: it has told already what woke the thread. If there was no sleep,
+  /// because another endpoint had something to do, the rounds until the sleeper is asked count on, because that may go
+  /// on for long.
   void awake(bool has_hot) {
     const uint64_t looks = sleeper_.lookCount();
     if (std::exchange(looks_seen_, looks) != looks) {
@@ -49,7 +49,7 @@ class SleeperRounds {
   const AsioSleeper& sleeper_;
   uint32_t rounds_ = 1;
   uint32_t cold_rounds_ = 1;  // between two questions while no session is hot
-  uint64_t looks_seen_ = 0;   // of the sleeper, by awake()
+  uint64_t looks_seen_ = 0;   // sleeper_.lookCount() at the last awake()
 };
 
 }  // namespace ramcore::transport::tcp

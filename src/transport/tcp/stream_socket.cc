@@ -54,7 +54,7 @@ Descriptor listenAt(const Tcp::endpoint& address, int backlog, Error& error) {
   Descriptor socket = makeStreamSocket(address);
   const int on = 1;
   const int off = 0;
-  // All addresses are those of IPv4 too, whatever the system's default is.
+  // A socket that listens at all addresses of IPv6 accepts IPv4 too, whatever the system's default is.
   const bool is_of_both = address.address().is_v6() && address.address().is_unspecified();
   if (!socket || (is_of_both && ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||

@@ -9,8 +9,8 @@
 
 namespace ramcore::transport::tcp {
 
-/// A connected socket that never blocks, taken over from Asio: in the set of Asio's reactor every packet that comes
-/// would wake a second wait queue.
+/// A connected socket that never blocks. It is not in the set of Asio's reactor, where every packet that comes would
+/// wake a second wait queue.
 class StreamSocket {
  public:
   StreamSocket() = default;
@@ -28,9 +28,9 @@ class StreamSocket {
   bool isOpen() const { return fd_ >= 0; }
   int fd() const { return fd_; }
 
-  /// What the kernel has, up to the room there is; at the end of the stream asio::error::eof.
+  /// Reads what the kernel has, as far as there is room. At the end of the stream the error is asio::error::eof.
   size_t readSome(MutableByteSpan room, Error& error);
-  /// What the kernel takes, at most kPiecesMax pieces.
+  /// Writes as much as the kernel takes, of at most kPiecesMax pieces.
   static constexpr size_t kPiecesMax = 64;
   size_t writeSome(std::span<const ByteSpan> pieces, Error& error);
   size_t writeSome(ByteSpan bytes, Error& error) { return writeSome(std::span(&bytes, 1), error); }
@@ -41,16 +41,16 @@ class StreamSocket {
   int fd_ = -1;
 };
 
-// Asio's own calls make sockets that a program started by this process would have as well.
+// These functions make sockets without Asio, whose sockets would be inherited by programs that this process starts.
 
-/// A socket for addresses like this one that never blocks and is closed over exec. None: see errno.
+/// Makes a socket for addresses of this family that never blocks and is closed by exec. Empty on failure: see errno.
 Descriptor makeStreamSocket(const Tcp::endpoint& address);
-/// One that listens there.
+/// Makes such a socket that listens at `address`.
 Descriptor listenAt(const Tcp::endpoint& address, int backlog, Error& error);
-/// The address that it has.
+/// The local address of a socket.
 Tcp::endpoint localAddress(int socket);
 
-/// The next connection that waits.
+/// Accepts the next connection that waits (acceptNext()).
 Accepted acceptFrom(int listener, Descriptor& socket, Tcp::endpoint& from);
 
 }  // namespace ramcore::transport::tcp

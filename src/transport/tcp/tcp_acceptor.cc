@@ -60,7 +60,8 @@ Outcome<Locator> TcpAcceptor::listen(const Locator& where) {
                                         "; choose an address of this machine and a port this user may take"};
   }
   listener->locator = where;
-  // However it was written: whoever advertises has to know.
+  // However it was written, an address that means all addresses becomes 0.0.0.0 or ::, so that isEveryAddress() sees
+  // it.
   if (address.address().is_unspecified()) listener->locator.host = address.address().to_string();
   listener->locator.port = localAddress(listener->socket.get()).port();
   listening_->add(listener->locator);
@@ -122,7 +123,7 @@ void TcpAcceptor::refuse(Listener& listener) {
 }
 
 void TcpAcceptor::accept(StreamSocket socket, Tcp::endpoint from) {
-  // Who comes over IPv4 to a socket of both.
+  // A peer that comes over IPv4 to a socket for both has a mapped address.
   if (from.address().is_v6() && from.address().to_v6().is_v4_mapped()) {
     from.address(asio::ip::make_address_v4(asio::ip::v4_mapped, from.address().to_v6()));
   }

@@ -22,7 +22,7 @@ class TcpAcceptor {
 
   /// See Endpoint::listen.
   Outcome<Locator> listen(const Locator& where);
-  /// Accepts what the sleeper has told of.
+  /// Accepts the connections that the sleeper has told of.
   void acceptAll();
   /// Whether the sleeper has told of connections, which may have to wait for the end of a pause.
   bool isReady() const;

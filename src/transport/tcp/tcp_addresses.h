@@ -12,8 +12,8 @@ namespace ramcore::transport::tcp {
 bool parseAddress(const std::string& host, asio::ip::address& address);
 /// The addresses that a look-up has found, the first one to be tried last.
 std::vector<Tcp::endpoint> inOrderOfTrial(const Tcp::resolver::results_type& results);
-/// Looks up where to listen, in the same order. Blocks: for the start of a process. Failure: BadConfig: nobody knows
-/// the host.
+/// Looks up where to listen, in the same order. Blocks: for the start of a process. Failure: BadConfig: the host is
+/// unknown.
 Outcome<std::vector<Tcp::endpoint>> addressesOf(const Locator& where, asio::io_context& io);
 
 }  // namespace ramcore::transport::tcp

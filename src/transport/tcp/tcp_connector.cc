@@ -9,7 +9,8 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-// Between two attempts to connect that go on beside each other.
+// While an attempt to connect gets no answer, another one begins beside it after this time. At most kAttemptsMax go on;
+// then the oldest is given up for the next.
 constexpr int64_t kAttemptAgainNs = 300 * runtime::kNanosPerMilli;
 constexpr size_t kAttemptsMax = 8;
 
@@ -40,7 +41,7 @@ SessionId TcpConnector::connect(const Locator& where, uint64_t expected_id, int6
 void TcpConnector::resolve(const TcpSessions::Pointer& session, const Locator& where) {
   session->state = TcpSession::State::Resolving;
   session->connecting.resolver.emplace(io_);
-  // As long as the session has its endpoint, this object is there.
+  // While session->endpoint is set, this connector exists.
   const auto on_result = [this, session, &sleeper = context_.sleeper](const Error& error,
                                                                       const Tcp::resolver::results_type& results) {
     sleeper.operationEnds();
@@ -61,7 +62,7 @@ void TcpConnector::resolve(const TcpSessions::Pointer& session, const Locator& w
 void TcpConnector::failLookup(TcpSession& session, const Error& error) {
   const std::string_view address = session.peer.address;
   const std::string host(address.substr(0, address.rfind(':')));
-  // Who has to know says that there is no such name; or nobody who knows could be asked.
+  // An authoritative name server says that there is no such name; any other error means that none could be asked.
   const bool is_unknown = error == asio::error::host_not_found || error == asio::error::no_data;
   sessions_.failConnect(session, is_unknown ? unknownHostText(host) : lookupFailureText(host, error.message()),
                         is_unknown ? OpenFailure::Kind::UnknownName : OpenFailure::Kind::Unreachable);
@@ -72,17 +73,17 @@ void TcpConnector::connectNext(const TcpSessions::Pointer& session) {
   if (session->connecting.addresses.empty()) return sessions_.failConnect(*session, "its name has no address");
   const Tcp::endpoint address = session->connecting.addresses.back();
   session->connecting.addresses.pop_back();
-  // Not asked of the socket once it is connected: it knows no peer any more when that has left already, and a process
-  // without a secret would take a server that is gone for one on another machine.
-  // (Linux takes the unspecified one to this machine.)
+  // The peer's address is not asked of the connected socket, which has none any more if the peer has left already: a
+  // process without a secret would take a server that is gone for one on another machine.
+  // (Linux connects the unspecified address to this machine.)
   session->peer_is_local = address.address().is_loopback() || address.address().is_unspecified();
   session->connecting.address = address;
-  session->connecting.attempts.clear();  // at another address
+  session->connecting.attempts.clear();  // to another address
   attempt(session);
 }
 
-// The kernel repeats what begins a connection after 1 s, 2 s, 4 s, ...: with more attempts beside the first one, a
-// network that is back is found soon.
+// The kernel repeats the first packet of a connection after 1 s, 2 s, 4 s, ... With more attempts beside the first one,
+// it is found soon that a network is back.
 void TcpConnector::attempt(const TcpSessions::Pointer& session) {
   session->connecting.attempt_again_ns = context_.clock.nowNs() + kAttemptAgainNs;
   const uint32_t number = ++session->connecting.attempts_begun;
@@ -107,7 +108,7 @@ void TcpConnector::attempt(const TcpSessions::Pointer& session) {
   socket.async_connect(session->connecting.address,
                        [this, session, number, &sleeper = context_.sleeper](const Error& result) {
                          sleeper.operationEnds();
-                         // As long as the session has its endpoint, this object is there.
+                         // While session->endpoint is set, this connector exists.
                          if (session->endpoint != nullptr && session->state == TcpSession::State::Connecting) {
                            onAttempted(session, number, result);
                          }
@@ -119,7 +120,7 @@ void TcpConnector::onAttempted(const TcpSessions::Pointer& session, uint32_t num
                                [number](const auto& attempt) { return attempt->number == number; });
   if (at == session->connecting.attempts.end()) return;  // given up
   if (!result) return onConnected(*session, (*at)->socket);
-  // Somebody said so, or the kernel has lost its patience: the other attempts would hear the same.
+  // The address has refused, or the kernel has given up: the other attempts would end in the same way.
   session->connecting.attempts.clear();
   if (!session->connecting.addresses.empty()) return connectNext(session);
   sessions_.failConnect(*session, connectFailureText(result.value()));

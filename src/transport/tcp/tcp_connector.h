@@ -19,7 +19,7 @@ class TcpConnector {
 
   /// See Endpoint::connect.
   SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns);
-  /// One attempt more for a session in state Connecting.
+  /// Makes one more attempt for a session in state Connecting.
   void attempt(const TcpSessions::Pointer& session);
 
  private:

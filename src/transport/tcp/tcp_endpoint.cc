@@ -66,7 +66,7 @@ Status TcpEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 }
 
 void TcpEndpoint::abandon(SessionId id, PendingCall& call) {
-  // Also of a session that is just being lost: a call that completes may abandon others.
+  // The session need not be open: while one is being closed, a call that completes may abandon others.
   TcpSession* session = sessions_.find(id);
   if (session == nullptr || !session->channel || !call.in_flight) return;
   session->channel->queue.copyUnowned(call.slot, call.sequence);
@@ -158,8 +158,8 @@ bool TcpEndpoint::hasWork() const {
 
 bool TcpEndpoint::prepareSleep() {
   flush();
-  // The others had nothing at their last look. What has come since, or comes now, ends the sleep at once: the sleep
-  // itself is the look that follows.
+  // Sessions that are not kept had nothing at their last look. If something has come since, or comes now, the sleep
+  // ends at once, because it begins with a look.
   hot_.keepIf([this](const TcpSession& session) { return session.mustRead(options_.unsent_bytes_max); });
   if (hasWork()) return false;
   context_.sleeper.wakeBy(nextDeadlineNs());

@@ -16,8 +16,8 @@ namespace ramcore::transport::tcp {
 /// active ("hot") and asks the sleeper about the others every few rounds. After a sleep it reads from those that the
 /// sleeper told of, and from no others.
 ///
-/// What the sleeper tells, and handlers of Asio, may come inside the sleep of the thread, where neither the sink nor a
-/// call may be touched: it is only noted what is to be done, and poll() does it.
+/// Events of the sleeper and handlers of Asio may come inside the sleep of the thread, where neither the sink nor a
+/// call may be touched. So they only note what is to be done, and poll() does it.
 ///
 /// This class puts the parts together, and decides in which round which of them runs.
 class TcpEndpoint final : public Endpoint {
@@ -46,7 +46,7 @@ class TcpEndpoint final : public Endpoint {
   uint64_t badSessionCount() const override { return sessions_.badCount(); }
   BorrowedCounts borrowedCounts() const override { return writer_.borrowedCounts(); }
 
-  /// What the sleeper tells of a session's socket.
+  /// Called with the events that the sleeper tells of a session's socket.
   void onReady(TcpSession& session, uint32_t events);
 
  private:

@@ -36,7 +36,7 @@ void TcpGreeter::step(TcpSession& session, MessageSink& sink) {
       Error error;
       const size_t bytes = session.socket.writeSome(handshake.toSend(), error);
       if (isNothingYet(error)) return parts_.writer.armWrite(session);
-      if (error) break;  // reading tells why
+      if (error) break;  // the read below tells why
       handshake.sent(bytes);
     }
     if (handshake.state() == Handshake::State::Done) return open(session, sink);

@@ -26,7 +26,7 @@ class TcpGreeter {
   };
   explicit TcpGreeter(const Parts& parts) : parts_(parts) {}
 
-  /// The session has a connected socket.
+  /// Begins the handshake of a session that has a connected socket.
   void start(TcpSession& session);
   /// Goes on with a session in state Greeting, as far as the kernel takes and has bytes.
   void step(TcpSession& session, MessageSink& sink);

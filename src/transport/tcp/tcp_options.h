@@ -11,7 +11,7 @@
 namespace ramcore::transport::tcp {
 
 struct TcpOptions {
-  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts holds.
   uint16_t slots_per_session = 64;
   /// Values of an answer from this length on are borrowed instead of copied into its head
   /// (Limits::zero_copy_bytes_min).
@@ -35,9 +35,9 @@ struct TcpOptions {
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// Maximum number of bytes that may wait, copied out, for one session. Beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
-  /// What all sessions of an endpoint may make it hold: messages that are not yet whole or in service, and bytes that
-  /// wait to be sent. Beyond it nothing more is read from clients, and what stands still is closed. More: more large
-  /// messages at once.
+  /// Maximum number of bytes that all sessions of an endpoint may make it hold: messages that are not yet whole or in
+  /// service, and bytes that wait to be sent. Beyond it nothing more is read from clients, and a client that makes no
+  /// progress is closed (stall_evict_ns). More: more large messages at once.
   uint64_t held_bytes_max = 256 * 1024 * 1024;
   /// How long a client may stand still while held_bytes_max is used up, before the one that holds most is closed.
   int64_t stall_evict_ns = 100 * runtime::kNanosPerMilli;

@@ -9,7 +9,7 @@ TcpReader::TcpReader(const TcpOptions& options, const TcpContext& context, TcpSe
 uint32_t TcpReader::read(TcpSession& session, uint32_t message_max) {
   if (session.isReadPaused(options_.unsent_bytes_max)) return 0;
   if (!session.has_unread) {
-    // It is looked at again in every round, and keeps the thread awake.
+    // The session is looked at again in every round, and keeps the thread awake.
     if (mustWaitForMemory(session)) return 0;
     if (!readSocket(session)) {
       hot_.noteMiss(session);
@@ -33,7 +33,8 @@ bool TcpReader::readSocket(TcpSession& session) {
   const size_t bytes = session.socket.readSome(room, error);
   reader.received(static_cast<uint32_t>(bytes));
   if (!error) {
-    // Less than there is room for is all there was; what comes later is told. Only the end may be told already.
+    // A read that leaves room has taken all there was, and the sleeper tells of what comes later. Only the end of the
+    // stream may have been told already (has_ended).
     session.is_drained = bytes < room.size() && !session.has_ended;
     return true;
   }
@@ -100,8 +101,8 @@ void TcpReader::handOver(MessageSink& sink) {
 
 // ---- memory
 
-// Only clients have to wait: what the cluster's own processes say may be what frees memory. And only for new memory:
-// what has its place may come in, and makes room when it is whole.
+// Only clients have to wait: messages of the cluster's own processes may be what frees memory. They wait for new memory
+// only: a message that has its memory already is read on, because it will free that when it is whole.
 bool TcpReader::mustWaitForMemory(const TcpSession& session) {
   const FrameReader& reader = session.channel->reader;
   const uint32_t wanted_bytes = reader.wantedBytes();

@@ -8,16 +8,17 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-// A peer whose machine vanished is noticed after about a minute, also when nobody waits for it: by probes where nothing
-// is sent, else because what was sent is not acknowledged (by itself the kernel sends it again for a quarter of an
-// hour). The second holds for probes, too: it has to be as long as they take together, or one lost probe would be
-// enough.
+// A peer whose machine has vanished is noticed after about a minute, also when nobody waits for it. While nothing is
+// sent, probes notice it; otherwise bytes that are not acknowledged for kUnacknowledgedMs (by default the kernel sends
+// them again for a quarter of an hour). This time holds for probes, too, so it is as long as all of them take together:
+// otherwise one lost probe would end the session.
 constexpr int kProbeAfterIdleS = 30;
 constexpr int kProbeIntervalS = 10;
 constexpr int kProbeCount = 3;
 constexpr int kUnacknowledgedMs = (kProbeAfterIdleS + kProbeCount * kProbeIntervalS) * 1000;
 
-// Who waits for a peer leaves it sooner. The kernel sends again after about 0.2 s, 0.6 s, 1.4 s, ...
+// While calls wait for it, a peer counts as vanished after this time without an acknowledgement, if its bytes were sent
+// again this often (hasPeerVanished). The kernel sends again after about 0.2 s, 0.6 s, 1.4 s, ...
 constexpr uint32_t kVanishedMs = 500;
 constexpr uint32_t kVanishedResends = 2;
 
@@ -37,7 +38,7 @@ std::string textOf(const Tcp::endpoint& address) {
 
 bool prepareSocket(int socket, int32_t kernel_send_bytes) {
   if (!setOption(socket, IPPROTO_TCP, TCP_NODELAY, 1)) return false;
-  // What follows makes things better and may fail.
+  // The options below are improvements; setting them may fail.
   setOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   setOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterIdleS);
   setOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalS);
@@ -47,7 +48,7 @@ bool prepareSocket(int socket, int32_t kernel_send_bytes) {
   return true;
 }
 
-// Not told by TCP_USER_TIMEOUT: that would end sessions, too, whose peer is alive and takes nothing for a while.
+// TCP_USER_TIMEOUT cannot tell this: it would also end sessions whose peer is alive and takes nothing for a while.
 bool hasPeerVanished(int fd) {
   tcp_info info{};
   socklen_t bytes = sizeof(info);

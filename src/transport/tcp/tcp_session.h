@@ -36,26 +36,26 @@ struct TcpSession final : ReadinessListener {
     Connecting,
     Greeting,  ///< handshake
     Open,
-    Lost,  ///< calls are completed; the sink has still to hear of it
+    Lost,  ///< calls are completed; the sink is still to be told
   };
 
   TcpSession(TcpEndpoint& owner, SessionId session_id) : endpoint(&owner), id(session_id) {}
   void onReady(uint32_t events) override;
 
   bool isPending() const { return state != State::Open && state != State::Lost; }
-  /// Whether nothing is read because the peer leaves more than `unsent_bytes_max` bytes of answers unread. Only of
-  /// answers: who calls goes on reading, or two sides with much to send would wait for each other.
+  /// Whether nothing is read because the peer leaves more than `unsent_bytes_max` bytes of answers unread. Requests do
+  /// not count: if a caller stopped reading as well, two sides with much to send would wait for each other.
   bool isReadPaused(uint64_t unsent_bytes_max) const {
     return channel && channel->queue.unsentAnswerBytes() > unsent_bytes_max;
   }
-  /// Whether there may be something to read that no change of the socket will tell of.
+  /// True if there may be something to read of which the sleeper will not tell.
   bool mustRead(uint64_t unsent_bytes_max) const {
     return state != State::Lost && (!is_drained || has_unread) && !isReadPaused(unsent_bytes_max);
   }
   /// Bytes of messages that the endpoint holds for this session, which is open.
   uint64_t heldBytes() const { return channel->queue.unsentBytes() + channel->reader.heldBytes(); }
 
-  TcpEndpoint* endpoint;  ///< nullptr when it has let go
+  TcpEndpoint* endpoint;  ///< nullptr once the endpoint has let go of the session
   SessionId id;
   State state = State::Greeting;
   StreamSocket socket;                           ///< once it is connected
@@ -82,7 +82,7 @@ struct TcpSession final : ReadinessListener {
     std::optional<Tcp::resolver> resolver;
     std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
     Tcp::endpoint address;
-    std::vector<std::unique_ptr<Attempt>> attempts;  ///< the oldest first: the first that succeeds is it
+    std::vector<std::unique_ptr<Attempt>> attempts;  ///< the oldest first; the first that succeeds is used
     uint32_t attempts_begun = 0;
     int64_t attempt_again_ns = runtime::kNever;
   };
@@ -93,7 +93,7 @@ struct TcpSession final : ReadinessListener {
   // Reading.
   bool is_hot = false;      ///< in the list of sessions that are read without asking the sleeper
   bool is_drained = false;  ///< the kernel had nothing more at the last look, and the sleeper has told of nothing since
-  bool has_ended = false;   ///< the sleeper has told of the end: only a look that finds nothing drains it
+  bool has_ended = false;   ///< the sleeper has told of the end: only a read that finds nothing sets is_drained
   bool has_unread = false;  ///< whole messages may wait in the reader
   uint32_t misses = 0;      ///< weighed looks that found nothing
   bool is_bounded = false;  ///< a client's: it waits when memory for messages is used up
@@ -109,11 +109,11 @@ struct TcpSession final : ReadinessListener {
   Progress sending;            ///< while is_blocked
 };
 
-/// What is always told of a session's socket, for EpollSleeper::listen.
+/// The events that are always listened to on a session's socket (EpollSleeper::listen).
 extern const uint32_t kReadEvents;
 /// "10.0.0.1:1100"
 std::string textOf(const Tcp::endpoint& address);
-/// What every session wants from its socket. Failure: the socket is useless.
+/// Sets the options that every session wants on its socket. False: the socket is useless.
 bool prepareSocket(int socket, int32_t kernel_send_bytes);
 /// See Endpoint::hasVanished.
 bool hasPeerVanished(int fd);

@@ -111,7 +111,7 @@ void TcpSessions::closeMalformed(TcpSession& session, std::string_view why) {
   close(session, Status::SessionLost);
 }
 
-// At the level of debug: whoever retries decides what a person has to know.
+// Traced at the level of debug: the caller, which may try again, decides what a person has to know.
 void TcpSessions::failConnect(TcpSession& session, const std::string& why, OpenFailure::Kind kind) {
   context_.trace.debug("tcp: cannot reach " + session.peer.address + ": " + why);
   session.open_failure = {.kind = kind, .text = why};
@@ -141,7 +141,7 @@ void TcpSessions::closeSocket(TcpSession& session) {
   session.connecting.attempts.clear();
 }
 
-// Handlers may keep the session alive for longer, but nothing in it that belongs to us.
+// Handlers of Asio may keep the session alive for longer, so what it has of the endpoint is given up here.
 void TcpSessions::letGo(TcpSession& session) {
   session.endpoint = nullptr;
   session.channel.reset();

@@ -23,7 +23,7 @@ class TcpSessions {
   using Pointer = std::shared_ptr<TcpSession>;
   using Table = SessionTable<Pointer>;
 
-  /// All borrowed; `owner` is the endpoint that sessions tell what the sleeper says.
+  /// All borrowed; `owner` is the endpoint, to which sessions pass on the events of the sleeper.
   TcpSessions(TcpEndpoint& owner, const TcpOptions& options, const TcpContext& context, HotSessions& hot,
               SleeperRounds& rounds);
   TcpSessions(const TcpSessions&) = delete;
@@ -38,21 +38,21 @@ class TcpSessions {
   const Admission& admission() const { return admission_; }
   Warnings& warnings() { return warnings_; }
   uint64_t badCount() const { return bad_count_; }
-  /// What a peer sent in its handshake makes no sense, or does not prove what it has to prove.
+  /// Counts a peer whose handshake makes no sense, or does not prove what it has to prove.
   void noteBad() { ++bad_count_; }
 
   Pointer add(bool is_accepted);
-  /// From here on the socket is in the sleeper's own set, and in no reactor of Asio. False: it cannot be watched.
+  /// Gives the session its socket and adds that to the sleeper's own set. False: it cannot be watched.
   bool takeSocket(TcpSession& session, StreamSocket socket);
-  /// The handshake has succeeded, and the session has its channel.
+  /// Opens a session whose handshake has succeeded and that has its channel.
   void open(TcpSession& session, MessageSink& sink);
 
   /// Completes the session's calls; the sink hears of it in report().
   void close(TcpSession& session, Status reason);
   void closeMalformed(TcpSession& session, std::string_view why);
-  /// From where calls must not complete: the session is closed in the next round.
+  /// Closes the session in the next round. For functions in which calls must not complete.
   void closeLater(TcpSession& session, std::string why) { failed_.add(session.id, std::move(why), false); }
-  /// A connect of our own leads to nothing.
+  /// Closes a session that our own connect() began and that cannot be opened.
   void failConnect(TcpSession& session, const std::string& why,
                    OpenFailure::Kind kind = OpenFailure::Kind::Unreachable);
   bool hasFailed() const { return !failed_.empty(); }
@@ -61,12 +61,12 @@ class TcpSessions {
   void report(MessageSink& sink, OpenFailure& open_failure);
 
   bool hasPending() const { return !pending_.empty(); }
-  /// Closes those whose time is over.
+  /// Closes the pending sessions whose time is over.
   /// @param attempt  void(const Pointer&): one that is connecting makes another attempt
   template <typename Attempt>
   void checkPending(int64_t now_ns, const Attempt& attempt) {
     size_t kept = 0;
-    // Closing a session that is not open calls nobody, so the list does not change on the way.
+    // Closing a session that is not open completes no calls, so the list does not change on the way.
     for (const SessionId id : pending_) {
       TcpSession* const session = find(id);
       if (session == nullptr || !session->isPending()) continue;
@@ -81,8 +81,9 @@ class TcpSessions {
     pending_.resize(kept);
   }
   int64_t nextPendingNs() const;
-  /// Drops one that was accepted, to make room for another one, or for a connect of our own: to refuse it would let
-  /// whoever opens connections and leaves them shut out everybody. At least one is pending (checked).
+  /// Drops a pending session that was accepted, to make room for another one or for a connect of our own. If the new
+  /// one were refused instead, a peer that opens connections and leaves them could shut out all others. At least one
+  /// such session is in its handshake (checked).
   void dropAccepted();
 
  private:
@@ -97,7 +98,7 @@ class TcpSessions {
   Warnings warnings_;
   Table table_;
   Admission admission_;
-  std::vector<SessionId> pending_;  // those that are not open yet have deadlines
+  std::vector<SessionId> pending_;  // sessions that are not open yet have deadlines
   FailedSessions failed_;
   ClosedSessions<TcpSession> closed_;
   uint64_t bad_count_ = 0;

@@ -65,8 +65,8 @@ void TcpWriter::write(TcpSession& session) {
     session.sending.note(now_ns, session.taken_bytes);
     if (finished != 0) session.first_since_ns = now_ns;
   }
-  // Reading was paused, and nobody else looks at it: it was cooled down meanwhile. Not only while is_blocked, which
-  // ends as soon as the kernel has taken something: the pause may end a write later.
+  // If reading was paused, the session has cooled down meanwhile, and only this makes it hot again. It is done whether
+  // the session is blocked or not: many answers pause reading even if the kernel takes bytes in every write.
   if (!session.is_hot && session.mustRead(options_.unsent_bytes_max)) hot_.add(session);
   if (!queue.empty()) makeDirty(session);
 }
@@ -87,7 +87,8 @@ void TcpWriter::block(TcpSession& session) {
 void TcpWriter::armWrite(TcpSession& session) {
   if (session.is_write_armed) return;
   session.is_write_armed = true;
-  // Only while it is asked for: a socket that could be written to would end every sleep that follows a packet.
+  // EPOLLOUT is asked for only while it is needed: a socket that could be written to would end every sleep that follows
+  // a packet.
   context_.sleeper.listenTo(session.key, kReadEvents | EPOLLOUT);
 }
 

@@ -20,11 +20,11 @@ class TcpWriter {
   void send(TcpSession& session, const wire::FrameHeader& header, TxMessage message);
   void flush();
   bool hasUnflushed() const { return !dirty_.empty(); }
-  /// The kernel takes no more bytes of the session for now: the sleeper tells when it does.
+  /// To be called when the kernel takes no more bytes of the session for now: the sleeper tells when it does.
   void armWrite(TcpSession& session);
-  /// The kernel takes bytes of the session again.
+  /// To be called when the kernel takes bytes of the session again.
   void unblock(TcpSession& session);
-  /// Tells the peer of the end, as far as the kernel takes it: the peer notices the end in any case.
+  /// Sends a frame that tells the peer of the end, if the kernel takes it: the peer notices the end in any case.
   static void sayClose(TcpSession& session);
 
   /// Whether a session waits for its peer to read.

@@ -19,7 +19,7 @@ void BorrowWatch::check(int64_t now_ns) {
   watched_.resize(kept);
 }
 
-// What waits to be sent, and to be asked for.
+// Messages that wait to be posted, and answers that wait until the peer asks for them.
 WaitingBytes BorrowWatch::waitingBytes(const Channel& channel, int64_t borrowed_by_ns) {
   WaitingBytes found;
   if (channel.queue.hasWaiting()) found = channel.queue.waitingBytes(borrowed_by_ns);
@@ -30,8 +30,8 @@ WaitingBytes BorrowWatch::waitingBytes(const Channel& channel, int64_t borrowed_
   return found;
 }
 
-// The adapter does not get on with what it was given, or the peer asks for no answer that was announced. A few requests
-// that end now and then are no progress.
+// True if the adapter makes no progress with what it was given, or if the peer does not ask for an answer that was
+// announced. Fewer than kProgressMin requests that end are no progress.
 bool BorrowWatch::standsStill(Channel& channel, int64_t now_ns) const {
   constexpr uint32_t kProgressMin = 16;
   const uint32_t completed = channel.queue.completedPosition();
@@ -54,7 +54,7 @@ bool BorrowWatch::check(Session& session, int64_t now_ns) {
   }
   const int64_t overdue_ns = now_ns - options_.borrowed_ns_max;
   const WaitingBytes waiting = waitingBytes(channel, overdue_ns);
-  // Before anything is copied.
+  // The bounds are checked before anything is copied.
   if (waiting.own_bytes > options_.stall_bytes_max || copied_out_bytes_ + waiting.own_bytes > options_.held_bytes_max) {
     ++counts_.sessions_dropped;
     sessions_.warnings().warn(
@@ -82,7 +82,7 @@ int64_t BorrowWatch::nextNs() const {
     const Session* session = sessions_.findOpen(id);
     if (session == nullptr) continue;
     const Channel& channel = *session->channel;
-    // None is overdue by the beginning of time: all that are borrowed count.
+    // By the beginning of time no message is overdue, so all borrowed ones count.
     const WaitingBytes waiting = waitingBytes(channel, INT64_MIN);
     if (waiting.oldest_borrowed_ns != INT64_MAX)
       next_ns = std::min(next_ns, waiting.oldest_borrowed_ns + options_.borrowed_ns_max);

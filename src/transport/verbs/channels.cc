@@ -33,7 +33,8 @@ void Channels::open(Session& session) {
   memory_.places.admit(session.channel->tag);
 }
 
-// Something of it may have arrived, and must not be taken for another one's.
+// The queue pair is kept until nothing of it can arrive any more: a message of it that has arrived must not be taken
+// for one of a later queue pair with the same number.
 void Channels::dropPair(Greeting& greeting) {
   queues_.release(greeting.pair(), greeting.slotCount());
   greeting_pairs_.erase(greeting.pair().number());
@@ -44,7 +45,7 @@ void Channels::dropPair(Greeting& greeting) {
 
 void Channels::drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order) {
   channel->session = nullptr;
-  // Answers that waited for a place go at once: nobody reads them from where they are.
+  // Answers that wait for a place are dropped at once: the adapter does not read them yet.
   for (ServedTransfer& served : channel->served) served.response = TxMessage();
   channel->responses_waiting = 0;
   if (in_order) {
@@ -72,7 +73,7 @@ void Channels::endDrains(int64_t now_ns) {
     const bool had_failed = std::exchange(channel->has_failed, true);
     if (!had_failed) channel->queue.pair().fail();
     if (!had_failed && !channel->queue.isEmpty()) {
-      channel->drain_until_ns = now_ns + kDrainNs;  // for what it had to come back
+      channel->drain_until_ns = now_ns + kDrainNs;  // until its requests have come back
       continue;
     }
     channel->is_settled = true;
@@ -96,8 +97,8 @@ void Channels::reap(bool nothing_arrived) {
   });
 }
 
-// What transfers held; the queue pair must not use it any more, or cannot: it goes first. Only the windows that are
-// bound to it go before it: software devices (rxe) wait for ten seconds else.
+// Gives back what transfers held. The queue pair goes first, so that the adapter cannot use any of it. Only the windows
+// that are bound to the queue pair go before it: otherwise software devices (rxe) wait for ten seconds.
 void Channels::giveBack(Channel& channel) {
   memory_.places.forget(channel.tag);
   channel.queue.destroyPair();
@@ -108,7 +109,7 @@ void Channels::giveBack(Channel& channel) {
   for (ServedTransfer& served : channel.served) {
     if (served.into == nullptr) continue;
     memory_.read_messages.letGo(served.into_bytes);
-    if (served.is_read) memory_.blocks.drop(served.into);  // else the queue has it, or had
+    if (served.is_read) memory_.blocks.drop(served.into);  // otherwise the send queue drops it, or has done so
     served.into = nullptr;
   }
 }

@@ -15,8 +15,8 @@
 namespace ramcore::transport::verbs {
 
 /// The queue pairs of one endpoint by their numbers, from the handshake of a session until nothing of them can arrive
-/// any more, and what transfers over them held. The channel of an open session belongs to the session; that of one that
-/// has ended belongs to this. One thread.
+/// any more, and what transfers over them held. The channel of an open session belongs to the session; that of an ended
+/// session belongs to this class. One thread.
 class Channels {
  public:
   /// What `send_queues` refers to is borrowed, as is the rest.
@@ -25,20 +25,20 @@ class Channels {
       : send_queues_(send_queues), clock_(clock), memory_(memory), queues_(queues), rounds_(rounds) {}
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
-  /// All have been given to this.
+  /// The channels of all sessions have been given to this object before.
   ~Channels();
 
-  /// Also of a session that has ended. Returns nullptr if there is none of that number.
+  /// Finds a channel by the number of its queue pair, also that of an ended session. Returns nullptr if there is none.
   Channel* find(uint32_t pair_number) const {
     const auto found = channels_.find(pair_number);
     return found == channels_.end() ? nullptr : found->second;
   }
-  /// Those that are there, of ended sessions as well.
+  /// Number of channels, those of ended sessions included.
   size_t count() const { return channels_.size(); }
 
   // ---- handshakes
 
-  /// A session in handshake has got a queue pair.
+  /// To be called when a session in handshake has got a queue pair.
   void addPair(const QueuePair& pair, SessionId session) { greeting_pairs_[pair.number()] = session; }
   /// The session in handshake that has this queue pair.
   std::optional<SessionId> findGreeting(uint32_t pair_number) const {
@@ -52,18 +52,18 @@ class Channels {
 
   // ---- ends
 
-  /// The channel's session has ended. What was posted still leaves if it ended in order by us; then the peer is told on
-  /// the socket.
+  /// Takes over the channel of a session that has ended. If this side has ended it in order, what was posted still
+  /// leaves, and then the peer is told on the socket.
   void drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order);
-  /// Takes over the channel of a session that the endpoint's end ends. Nothing is told to the peer.
+  /// Takes over the channel of a session that ends with the endpoint. Nothing is told to the peer.
   void keepToTheEnd(std::unique_ptr<Channel> channel) { draining_.push_back(std::move(channel)); }
-  /// Whether some have sessions that have ended, or that never began.
+  /// True if there are queue pairs whose sessions have ended, or never began.
   bool hasEnding() const { return !draining_.empty() || !dying_.empty(); }
-  /// By the clock: what has not ended in order by its time ends in error, and what has not ended by then is destroyed
-  /// as it is.
+  /// Ends drains by the clock. A queue pair that has not drained in time is put into error; if it does not drain in
+  /// time then either, it is destroyed as it is.
   void endDrains(int64_t now_ns);
-  /// Destroys those of which nothing can arrive any more: what is found later under the number of their queue pair is
-  /// another one's.
+  /// Destroys queue pairs of which nothing can arrive any more: what arrives later under the number of one belongs to
+  /// another one.
   /// @param nothing_arrived  all that had arrived has been taken
   void reap(bool nothing_arrived);
   /// The time by which endDrains() and reap() have to be called.

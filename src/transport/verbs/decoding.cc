@@ -21,7 +21,7 @@ bool isInRange(const wire::VerbsHeader& header, uint16_t slot_count) {
          (header.slot < slot_count && header.priority < runtime::kPriorityCount);
 }
 
-// The length of what stands behind the header.
+// Whether the part behind the header has a length that is right for this kind.
 bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
   switch (header.kind) {
     case wire::VerbsKind::Request:

@@ -34,7 +34,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// Room for all that the ports can have: where there are more the kernel tells none of them.
+// The table has room for all entries that the ports can have: if there were more than fit, the kernel would tell none.
 std::vector<ibv_gid_entry> gidsOf(ibv_context* context) {
   ibv_device_attr attributes{};
   if (ibv_query_device(context, &attributes) != 0) return {};
@@ -122,10 +122,10 @@ Outcome<Device> Device::open(const DeviceChoice& choice) {
   device.limits_.receive_buffers = static_cast<uint32_t>(std::max(attributes.max_srq_wr, 0));
   device.limits_.completions = static_cast<uint32_t>(std::max(attributes.max_cqe, 1));
   const int reads = std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom);
-  // What the kernel says the library in front of it may not know.
+  // The kernel may know windows where the library in front of it does not, so one is made.
   device.limits_.has_windows =
       (attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 && device.makeWindow() != nullptr;
-  // rxe says 0 or 0xffffff, siw "bmt".
+  // The vendor of rxe is 0 or 0xffffff, that of siw is "bmt".
   device.limits_.is_software =
       attributes.vendor_id == 0 || attributes.vendor_id == 0xffffff || attributes.vendor_id == 0x626d74;
   device.limits_.reads_at_a_time = static_cast<uint8_t>(std::clamp(reads, 1, 16));

@@ -15,7 +15,7 @@ struct DeviceChoice {
   uint8_t port = 0;    ///< from 1; 0: the first active one
   int gid_index = -1;  ///< -1: the best one (gid_choice.h)
   std::string host;    ///< numeric address that others reach this process at; may be empty
-  /// For what queue pairs send: the traffic class in the header of IP (RoCE), and the service level, 0..15.
+  /// For the packets of queue pairs: the traffic class in the header of IP (RoCE), and the service level, 0..15.
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
 };
@@ -31,7 +31,7 @@ class Device {
     uint32_t receive_buffers = 0;   ///< of a shared receive queue
     uint32_t completions = 0;       ///< of a completion queue
     uint64_t message_bytes = 0;     ///< of one work request
-    uint8_t reads_at_a_time = 1;    ///< as who is read from, and as who reads
+    uint8_t reads_at_a_time = 1;    ///< at the side that reads, and at the side that is read from
     bool has_windows = false;       ///< memory windows of type 2B, which belong to one queue pair each
     bool is_software = false;       ///< no adapter is behind it (rxe, siw)
   };

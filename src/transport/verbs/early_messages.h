@@ -19,26 +19,26 @@ class EarlyMessages {
   };
 
   /// Keeps a copy of what came for a session in state Greeting, whose queue pair is made.
-  /// @return false: it has sent too many, or all together have
+  /// @return false: too many are kept for this session, or for all together
   [[nodiscard]] bool keep(Session& session, ByteSpan bytes) {
     if (session.early.size() > session.greeting->slotCount() || kept_count_ >= kKeptMax) return false;
     session.early.emplace_back(bytes.begin(), bytes.end());
     ++kept_count_;
     return true;
   }
-  /// The session opens: what was kept for it is taken from now on.
+  /// To be called when the session opens: take() gives its messages from now on.
   void open(Session& session) {
     kept_count_ -= session.early.size();
     for (std::vector<std::byte>& bytes : session.early) messages_.push_back({session.id, std::move(bytes)});
     session.early.clear();
   }
-  /// The session ends before it opened.
+  /// To be called when the session ends before it opened: its messages are dropped.
   void forget(Session& session) {
     kept_count_ -= session.early.size();
     session.early.clear();
   }
 
-  /// Whether there is none to be taken.
+  /// True if take() has nothing to give.
   bool empty() const { return messages_.empty(); }
   /// The next one; its session may have ended. REQUIRES: not empty().
   Message take() {
@@ -51,7 +51,7 @@ class EarlyMessages {
   static constexpr size_t kKeptMax = 1024;
 
   std::deque<Message> messages_;  // of sessions that have just been opened
-  size_t kept_count_ = 0;         // in those that are not
+  size_t kept_count_ = 0;         // of sessions that are not open yet
 };
 
 }  // namespace ramcore::transport::verbs

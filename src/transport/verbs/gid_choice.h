@@ -23,12 +23,12 @@ std::optional<ibv_gid> gidOf(const std::string& host);
 
 bool isSameGid(const ibv_gid& a, const ibv_gid& b);
 
-/// The entry to use, of a table with those of all ports; nullptr: none will do.
+/// Chooses the entry to use from a table with those of all ports; nullptr: none will do.
 ///
 /// InfiniBand: the first one of the port, which its subnet manager made. RoCE: the host's address before others; then
 /// version 2, which routers know and all adapters of today, before version 1; then an IPv4 address before an IPv6
 /// address that is routed, and last one of the link alone, which every port has. Of equals the first one. Entries that
-/// the header of a packet cannot name (beyond 255) are nobody's.
+/// the header of a packet cannot name (beyond 255) are not used.
 const ibv_gid_entry* chooseGid(std::span<const ibv_gid_entry> entries, const GidWanted& wanted);
 
 }  // namespace ramcore::transport::verbs

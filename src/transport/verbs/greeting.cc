@@ -26,7 +26,7 @@ Greeting::Step Greeting::failEnded() {
   return fail(Status::Unreachable, "it left during the handshake", has_received_ && isServer());
 }
 
-// A socket's buffer is larger than everything a handshake says, so what does not fit has no reader.
+// A socket's buffer is larger than all messages of a handshake together: if one does not fit, the peer does not read.
 bool Greeting::sendAll(int socket, ByteSpan bytes) {
   size_t sent = 0;
   return sendSome(socket, bytes, sent) && sent == bytes.size();
@@ -50,7 +50,7 @@ Greeting::Step Greeting::step(int socket, const ConnectionTiming& timing) {
   }
   if (phase_ == Phase::Pair) {
     if (pair_ == nullptr) return Step::WantsPair;
-    // The acceptor is ready to receive before it says where.
+    // The acceptor sends its own address later, when its queue pair is ready to receive.
     if (!isServer() && !sendAll(socket, bytesOf(own_address_))) return failEnded();
     phase_ = Phase::Address;
   }

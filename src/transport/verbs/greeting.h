@@ -8,7 +8,7 @@
 namespace ramcore::transport::verbs {
 
 /// The first part of a session, over a stream: the mutual handshake, then each side tells how its queue pair is
-/// reached, with a proof under the key of the session, and the initiator says that it is ready. Nobody gets a queue
+/// reached, with a proof under the key of the session, and the initiator says that it is ready. No peer gets a queue
 /// pair before it has proven that it belongs to the cluster. One thread; never blocks.
 class Greeting {
  public:
@@ -22,7 +22,7 @@ class Greeting {
   /// @param deadline_ns  when the endpoint gives up.
   Greeting(HandshakeOptions handshake, int64_t deadline_ns, runtime::Entropy& entropy);
 
-  /// Sends what opens the handshake. A peer that is gone shows in the next step().
+  /// Sends what opens the handshake. If the peer is gone, the next step() fails.
   void start(int socket);
   /// Does what can be done now.
   Step step(int socket, const ConnectionTiming& timing);

@@ -27,7 +27,7 @@ class HeadPool final : public BufferPool {
   void returnBuffer(TxBuffer* buffer) noexcept override {
     blocks_.drop(Block::of(reinterpret_cast<std::byte*>(buffer)));
   }
-  /// The message, in a buffer of this pool: its head is copied if it is in another.
+  /// Returns the message in a buffer of this pool: a head from another pool is copied.
   TxMessage adopt(TxMessage message) {
     if (message->pool == this) [[likely]]
       return message;
@@ -36,7 +36,7 @@ class HeadPool final : public BufferPool {
     own->contiguous_bytes = message->contiguous_bytes;
     own->borrowed_since_ns = message->borrowed_since_ns;
     for (uint32_t i = 0; i < message->chunk_count; ++i) own.appendChunk(message->chunks[i]);
-    message->chunk_count = 0;  // their owners hear from the new one
+    message->chunk_count = 0;  // the new one releases their owners
     return own;
   }
   /// The key of the memory of a buffer of this pool.

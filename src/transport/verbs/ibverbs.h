@@ -7,8 +7,8 @@
 
 namespace ramcore::transport::verbs {
 
-/// Gives an object of libibverbs back. Some can be refused while others depend on them: owners stand behind what they
-/// depend on, so that they go first.
+/// Gives an object of libibverbs back. Some objects cannot be given back while others depend on them, so owners are
+/// declared behind those that they depend on, and go first.
 template <auto kClose>
 struct Closer {
   template <typename T>

@@ -19,7 +19,7 @@ constexpr size_t kPageBytes = 4096;
 
 Place::~Place() {
   window.reset();
-  // Memory that the device does not give up stays nobody's: a peer may reach it still.
+  // Memory that the device does not give up is not freed: a peer may still reach it.
   if (region != nullptr && ibv_dereg_mr(region.release()) != 0) return;
   std::free(bytes);
 }
@@ -56,8 +56,8 @@ Outcome<std::shared_ptr<Place>> PlacePool::take(uint32_t bytes, uint32_t tag) {
 Outcome<std::shared_ptr<Place>> PlacePool::make(uint32_t capacity, uint32_t tag) const {
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, capacity));
   if (memory == nullptr) return Failure{Status::NoSpace, "there is no memory"};
-  // The peer may read all of it, more than the message: what others left in this memory is not for it to see. Kept
-  // places hold what the same session left.
+  // The peer may read all of the place, which is more than the message, and must not see what this memory held before.
+  // Places that are kept need no clearing: they hold what the same session left.
   std::memset(memory, 0, capacity);
   auto place = std::make_shared<Place>(memory, capacity);
   place->tag = tag;
@@ -76,7 +76,7 @@ Outcome<std::shared_ptr<Place>> PlacePool::make(uint32_t capacity, uint32_t tag)
     return Failure{Status::NoSpace, "RDMA device " + device_.name() + " gives no memory window: " +
                                         std::strerror(errno) + "; it has as many as 'ibv_devinfo -v' says (max_mw)"};
   }
-  // The lowest byte of a window's key is ours, and has to be another one with each binding.
+  // The lowest byte of a window's key is ours to choose, and has to change with each binding.
   place->key = ibv_inc_rkey(place->window->rkey);
   return place;
 }
@@ -101,7 +101,7 @@ void PlacePool::forget(uint32_t tag) {
     }
     std::erase(free_, nullptr);
   }
-  // Whoever drops one meanwhile is not the last who holds it.
+  // A thread that drops one of these meanwhile leaves its window alone, and does not hold the last reference.
   for (const std::shared_ptr<Place>& place : gone) place->window.reset();
 }
 
@@ -113,13 +113,13 @@ void PlacePool::drop(std::shared_ptr<Place> place) noexcept {
       kept_bytes_ += place->capacity;
       free_.push_back(std::move(place));
     } else if (session != live_.end()) {
-      // Whoever ends the session does not see it any more, and the window has to go before the queue pair does.
+      // forget() does not see this place any more, and its window has to go before the queue pair does.
       place->window.reset();
       std::erase(session->second, place);
     }
   }
   place.reset();
-  // Last: whoever destroys the pool waits for zero.
+  // This comes last: the pool may be destroyed as soon as the count is zero.
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 

@@ -22,12 +22,12 @@ struct Place {
   uint32_t capacity = 0;
   uint32_t tag = 0;      ///< of the session whose peer knows the key
   uint32_t key = 0;      ///< that opens it, once is_open
-  bool is_open = false;  ///< or the window has still to be bound
+  bool is_open = false;  ///< false: the window has still to be bound
   MemoryRegion region;
   MemoryWindow window;                 ///< goes before the region does
-  std::vector<uint64_t> private_head;  ///< while a message is borrowed that came into it
-  std::array<ByteSpan, 1> tail;        ///< the rest of that
-  std::shared_ptr<Place> borrowed;     ///< itself, for as long
+  std::vector<uint64_t> private_head;  ///< of a message that came into it, while that is borrowed
+  std::array<ByteSpan, 1> tail;        ///< the rest of that message
+  std::shared_ptr<Place> borrowed;     ///< itself, for the same time
 
   Place(std::byte* memory, uint32_t memory_bytes) : bytes(memory), capacity(memory_bytes) {}
   Place(const Place&) = delete;
@@ -35,12 +35,12 @@ struct Place {
   ~Place();
 };
 
-/// Gives out places for transfers, and to whoever gets the message that came into one. Some are kept for the next
-/// transfer of the same session, because registering pins pages; no other one gets them, for its peer has learnt the
-/// key. Any thread. The pool outlives its places (checked), the device the pool.
+/// Gives out places for transfers, and owns the messages that came into them. Some places are kept for the next
+/// transfer of the same session, because registering pins pages. No other session gets them, because the peer has
+/// learnt the key. Any thread. The pool outlives its places (checked), the device the pool.
 class PlacePool final : public RxOwner {
  public:
-  /// @param uses_windows  which the device has, then
+  /// @param uses_windows  only if the device has them
   PlacePool(const Device& device, bool uses_windows) : device_(device), uses_windows_(uses_windows) {}
   PlacePool(const PlacePool&) = delete;
   PlacePool& operator=(const PlacePool&) = delete;
@@ -48,13 +48,14 @@ class PlacePool final : public RxOwner {
 
   /// Failure: NoSpace, IoError: no more memory can be registered, or there are no more windows. With cause and remedy.
   Outcome<std::shared_ptr<Place>> take(uint32_t bytes, uint32_t tag);
-  /// A session begins.
+  /// To be called when a session begins.
   void admit(uint32_t tag);
-  /// A session has ended: what is kept for it goes, and the windows of all its places are closed, also of those that
-  /// are out. Its queue pair is still there: to some devices it may not go before the windows that are bound to it.
+  /// To be called when a session has ended: the places that are kept for it are freed, and the windows of all its
+  /// places are closed, also of those that are out. Its queue pair is still there: some devices do not destroy it
+  /// before the windows that are bound to it.
   void forget(uint32_t tag);
   void drop(std::shared_ptr<Place> place) noexcept;
-  /// The message that came into a place. Its head is copied out of the peer's reach.
+  /// Makes a message of what came into a place. Its head is copied out of the peer's reach.
   RxMessage borrow(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes);
   void releaseMessage(uint64_t token) noexcept override;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
@@ -66,7 +67,7 @@ class PlacePool final : public RxOwner {
 
   const Device& device_;
   const bool uses_windows_;
-  SpinLock lock_;  // a leaf; of what the system does only a window is closed under it, which is seldom
+  SpinLock lock_;  // a leaf; a window is closed under it, which is a system call, but seldom
   std::vector<std::shared_ptr<Place>> free_ RC_GUARDED_BY(lock_);
   uint64_t kept_bytes_ RC_GUARDED_BY(lock_) = 0;
   /// All places of each session that is there, kept or out.

@@ -26,7 +26,7 @@ Outcome<std::unique_ptr<QueuePair>> QueuePair::make(const Parts& parts, const Si
   attributes.cap.max_send_sge = std::min(size.gather, parts.device.limits().gather_entries);
   attributes.cap.max_inline_data = size.inline_bytes;
   RawQueuePair pair(ibv_create_qp(parts.device.domain(), &attributes));
-  // Devices refuse what they cannot do, and say nowhere how much they can.
+  // Devices refuse more inline data than they can take, and say nowhere how much that is.
   while (pair == nullptr && errno != ENOMEM && attributes.cap.max_inline_data != 0) {
     constexpr uint32_t kInlineBytesLeast = 16;
     const uint32_t half = attributes.cap.max_inline_data / 2;

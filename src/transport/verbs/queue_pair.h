@@ -11,7 +11,8 @@ namespace ramcore::transport::verbs {
 struct ConnectionTiming {
   /// Time without an acknowledgement after which packets are sent again: 4.096 us x 2^this.
   uint8_t ack_timeout = 17;  // 0.5 s
-  /// So many times, then the connection is broken. At most 7, which software devices (rxe) take for "for ever".
+  /// Packets are sent again this many times; then the connection is broken. At most 7, which software devices (rxe)
+  /// take for "for ever".
   uint8_t retry_count = 6;
   /// How long a sender waits that finds no receive buffer, in the encoding of the standard; 5: 60 us.
   uint8_t no_buffer_timer = 5;
@@ -28,7 +29,7 @@ class QueuePair {
     ibv_cq* receive_completions;
     ibv_srq* receives;
   };
-  /// What a queue pair is made for; what it then has may be more.
+  /// The size that is asked for; what the device gives (size()) may be more or less.
   struct Size {
     uint32_t sends = 0;   ///< work requests
     uint32_t gather = 0;  ///< entries of one
@@ -44,12 +45,12 @@ class QueuePair {
   uint32_t number() const { return pair_->qp_num; }
   const Size& size() const { return size_; }
 
-  /// What the peer has to know; without the proof.
+  /// The address that the peer has to know, without the proof.
   wire::VerbsAddress address(uint32_t receive_bytes) const;
-  /// Ready to receive and to send. REQUIRES: checkAddress() has nothing against the address.
+  /// Makes the queue pair ready to receive and to send. REQUIRES: checkAddress() has nothing against the address.
   /// Failure: IoError.
   Outcome<bool> connect(const wire::VerbsAddress& peer, const ConnectionTiming& timing);
-  /// Ends it: all that is posted comes back, flushed.
+  /// Puts the queue pair into error: all that is posted comes back, flushed.
   void fail();
 
  private:

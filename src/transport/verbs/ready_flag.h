@@ -8,7 +8,7 @@
 namespace ramcore::transport::verbs {
 
 /// A descriptor that the sleeper tells of when it can be read; then the timeouts run. The owner declares it behind the
-/// descriptor: the sleeper forgets it first. One thread.
+/// descriptor, so that the sleeper forgets the descriptor before that is closed. One thread.
 class ReadyFlag final : private ReadinessListener {
  public:
   /// Both borrowed.
@@ -24,7 +24,7 @@ class ReadyFlag final : private ReadinessListener {
   }
   /// Whether there may be something to read: the sleeper has told of it, and no look has found nothing since.
   bool isReady() const { return is_ready_; }
-  /// A look has found nothing, or what it will leave is told of again.
+  /// To be called when a look has found nothing, or before a look if the sleeper tells again of what that leaves.
   void clear() { is_ready_ = false; }
 
  private:

@@ -79,7 +79,7 @@ void ReceiveBuffers::takeReturned() {
 
 void ReceiveBuffers::post() {
   takeReturned();
-  // Few at a time cost a doorbell each; while there are enough nobody waits for them.
+  // Few at a time would cost a doorbell each; while enough buffers are posted no sender waits.
   if (free_.empty() || (free_.size() < kPostAtOnce && posted_ >= count_ / 2)) return;
   std::array<ibv_recv_wr, kPostAtOnce> requests;
   std::array<ibv_sge, kPostAtOnce> pieces;
@@ -116,7 +116,7 @@ RxMessage ReceiveBuffers::borrow(ReceiveBuffer& buffer, uint32_t skip, uint32_t 
 }
 
 RxMessage ReceiveBuffers::borrowCopy(ByteSpan bytes) {
-  // Its length stands in front of it.
+  // The length of a copy stands in front of it.
   auto* const copy = static_cast<uint64_t*>(std::malloc(sizeof(uint64_t) + bytes.size()));
   RC_CHECK_MSG(copy != nullptr, "out of memory for received messages");
   *copy = bytes.size();
@@ -141,7 +141,7 @@ void ReceiveBuffers::releaseMessage(uint64_t token) noexcept {
     returned_count_.store(static_cast<uint32_t>(returned_.size()), std::memory_order_relaxed);
   }
   if (is_waiting_.exchange(false, std::memory_order_seq_cst)) wake_();
-  // Last: whoever destroys the endpoint waits for zero.
+  // This comes last: the endpoint may be destroyed as soon as the count is zero.
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 

@@ -29,7 +29,7 @@ class ReceiveBuffers final : public RxOwner {
 
   /// @param count_max  buffers at most, within what the device takes.
   /// @param wake       called by another thread that gave back a buffer which is wanted before the endpoint looks by
-  /// itself
+  ///                   itself
   ReceiveBuffers(const Device& device, uint32_t count_max, std::function<void()> wake);
   ReceiveBuffers(const ReceiveBuffers&) = delete;
   ReceiveBuffers& operator=(const ReceiveBuffers&) = delete;
@@ -38,19 +38,19 @@ class ReceiveBuffers final : public RxOwner {
   /// Makes the queue. Failure: NoSpace, IoError.
   Outcome<bool> open();
   ibv_srq* queue() const { return queue_.get(); }
-  /// So many are wanted from now on; more than the maximum are not made. Sessions beyond that share them.
+  /// Makes and posts buffers until there are `count`, but not more than the maximum. Sessions beyond that share them.
   /// Failure: NoSpace: no more memory can be registered.
   Outcome<bool> want(uint32_t count);
 
-  /// A message of `bytes` arrived in `buffer`: takes it out of the count of those that are posted.
+  /// To be called when a message has arrived: its buffer is not posted any more.
   void arrived() { --posted_; }
   /// Hands out what stands behind `skip` bytes of header.
   RxMessage borrow(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes);
   /// Hands out a copy of bytes that are in no buffer any more.
   RxMessage borrowCopy(ByteSpan bytes);
-  /// Gives back what was not borrowed. The endpoint's thread.
+  /// Gives back a buffer that was not borrowed. The endpoint's thread.
   void recycle(ReceiveBuffer& buffer) { free_.push_back(&buffer); }
-  /// Posts what is free. The endpoint's thread, once a round.
+  /// Posts free buffers. The endpoint's thread, once a round.
   void post();
 
   void releaseMessage(uint64_t token) noexcept override;

@@ -11,13 +11,15 @@ namespace ramcore::transport::verbs {
 /// by any thread.
 class Regions {
  public:
-  /// The id that it gets.
+  /// Returns the id that the region gets.
   RegionId add(const std::byte* base, size_t bytes, MemoryRegion region) {
     all_.push_back(Entry{base, bytes, std::move(region)});
     return static_cast<RegionId>(all_.size());
   }
+  /// Uses up the id of memory that cannot be registered: chunks in it have no key.
+  void addUnregistered() { all_.push_back(Entry{.base = nullptr, .bytes = 0, .region = {}}); }
   size_t count() const { return all_.size(); }
-  /// The key by which the adapter reads the chunk; false if it stands outside of what its region says.
+  /// Finds the key by which the adapter reads the chunk; false if the chunk does not lie in the region that it names.
   bool findKey(const Chunk& chunk, uint32_t& key) const {
     if (chunk.region == 0 || chunk.region > all_.size()) return false;
     const Entry& entry = all_[chunk.region - 1u];

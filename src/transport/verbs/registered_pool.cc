@@ -122,7 +122,7 @@ void RegisteredPool::drop(Block* block) noexcept {
     }
   }
   if (!is_kept) freeLarge(block);
-  // Last: whoever destroys the pool waits for zero.
+  // This comes last: the pool may be destroyed as soon as the count is zero.
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 

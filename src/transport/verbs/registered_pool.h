@@ -10,7 +10,7 @@
 
 namespace ramcore::transport::verbs {
 
-/// Memory that the adapter reads and writes; this stands in front of it.
+/// The header in front of memory that the adapter reads and writes.
 struct alignas(64) Block {
   Block* next = nullptr;
   ibv_mr* region = nullptr;  ///< whose key reaches it
@@ -22,14 +22,13 @@ struct alignas(64) Block {
 };
 static_assert(sizeof(Block) == 64);
 
-/// Registered memory in blocks of powers of two. What peers can reach is never in it: it is registered for the
-/// adapter's own use.
+/// Registered memory in blocks of powers of two. Peers cannot reach it: it is registered for the adapter's own use.
 ///
 /// Small blocks are cut from slabs of 2 MB, which stay; large ones are registered one by one, and some are kept for the
 /// next users, because registering pins pages. Any thread. The pool outlives its blocks (checked), the device the pool.
 class RegisteredPool {
  public:
-  /// Length of the largest block, with all that stands in it.
+  /// Length of the largest block, its header included.
   static constexpr uint32_t kBlockBytesMax = 1u << 24;
 
   explicit RegisteredPool(const Device& device) : device_(device) {}

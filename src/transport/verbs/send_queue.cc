@@ -10,11 +10,11 @@
 namespace ramcore::transport::verbs {
 namespace {
 
-// A completion is asked for after so many requests, whatever they hold.
+// A completion is asked for after this many requests at the latest, whatever they hold.
 constexpr uint32_t kUnsignalledMax = 32;
-// Entries of one request while it is built; of which one is the head.
+// Entries of one request while it is built; one of them is the head.
 constexpr uint32_t kPiecesMax = TxBuffer::kChunkCountMax + 1;
-// One transfer is cut into requests of at most so many bytes, so that others get between them.
+// One transfer is cut into requests of at most this many bytes, so that the requests of others get between them.
 constexpr uint64_t kTransferBytesMax = 1u << 20;
 
 uint64_t bytesOfPieces(std::span<const ibv_sge> pieces) {
@@ -40,7 +40,7 @@ struct SendQueue::Chain {
   }
   /// A request that sends the pieces in the scratch from `first` on.
   ibv_send_wr& addFrom(ibv_wr_opcode opcode, size_t first) {
-    // More would move those that requests point to already.
+    // With more pieces the vector would move those that requests point to already.
     RC_CHECK(count < room && scratch.pieces.size() <= size_t{SendScratch::kRequestsMax} * kPiecesMax);
     ibv_send_wr& request = scratch.requests[count];
     request = {};
@@ -110,7 +110,7 @@ void SendQueue::dropWaiting() {
 bool SendQueue::close(const wire::VerbsHeader& header) {
   dropWaiting();
   send(header, TxMessage(parts_.heads.takeBuffer(0)));
-  // The last request has a place of its own.
+  // One place in the queue is kept for this last request (roomForRequests()).
   Chain chain{parts_.scratch, 0, 1};
   const bool is_posted =
       posted_ - completed_ < pair_->size().sends && appendSend(chain, waiting_.front()) && submit(chain);
@@ -119,7 +119,7 @@ bool SendQueue::close(const wire::VerbsHeader& header) {
 }
 
 bool SendQueue::post() {
-  // Those in front have gone: their room is used again before the list grows.
+  // The messages in front are posted: their room is used again before the list grows.
   if (waiting_begin_ > 64) {
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(waiting_begin_));
     waiting_begin_ = 0;
@@ -151,7 +151,7 @@ bool SendQueue::post() {
   return true;
 }
 
-// False without having added anything: no room. False with: no memory.
+// False if there is no room; then nothing was added. Also false if there is no memory; then something was.
 bool SendQueue::append(Chain& chain, Waiting& waiting) {
   switch (waiting.kind) {
     case Kind::Send:
@@ -166,7 +166,7 @@ bool SendQueue::append(Chain& chain, Waiting& waiting) {
   return false;
 }
 
-// Bytes without an owner are nobody's when the call is abandoned.
+// False for bytes without an owner: nobody guarantees them any more when the call is abandoned.
 bool SendQueue::isReachable(const Chunk& chunk) const {
   uint32_t key = 0;
   return chunk.owner != nullptr && parts_.regions.findKey(chunk, key) && !RC_MUTATION("copy-before-send") &&
@@ -198,7 +198,7 @@ bool SendQueue::appendSend(Chain& chain, Waiting& waiting) {
   return true;
 }
 
-// Adds the pieces of a message to the scratch: what is copied goes behind the head while it has room, or to a block.
+// Adds the pieces of a message to the scratch. Copies go behind the head while it has room, and otherwise to a block.
 bool SendQueue::gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& plan, Block*& copies) {
   std::vector<ibv_sge>& pieces = chain.scratch.pieces;
   parts_.counts.messages += 1;
@@ -253,7 +253,8 @@ bool SendQueue::gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& p
 
 bool SendQueue::appendWrite(Chain& chain, Waiting& waiting) {
   TxBuffer& buffer = *waiting.message;
-  // The worst: each piece by itself, cut where a request may not be longer; and the word behind it.
+  // At most this many: the pieces, cut where a request may have no more bytes or entries, and the control packet
+  // behind.
   const uint64_t bytes = waiting.message.messageBytes();
   const auto requests_max = static_cast<uint32_t>(bytes / kTransferBytesMax + kPiecesMax / limits_.entries_max + 3);
   if (chain.room - chain.count < requests_max) return false;
@@ -262,7 +263,7 @@ bool SendQueue::appendWrite(Chain& chain, Waiting& waiting) {
   const size_t first = chain.scratch.pieces.size();
   Block* copies = nullptr;
   if (!gatherPieces(chain, buffer, plan, copies)) return false;
-  // Allocates: beside a transfer of this size it does not count.
+  // This allocates, which does not count beside a transfer of this size.
   std::vector<ibv_sge> pieces(chain.scratch.pieces.begin() + static_cast<ptrdiff_t>(first), chain.scratch.pieces.end());
   chain.scratch.pieces.resize(first);
   uint64_t to = waiting.place.address;
@@ -316,8 +317,8 @@ bool SendQueue::appendRead(Chain& chain, Waiting& waiting) {
   return true;
 }
 
-// Nothing of it has to be kept: a place is there until its call is answered, and who answers before this was done
-// breaks its own session.
+// Nothing of the request has to be kept: the place exists until its call is answered, and a peer that answers before
+// the window is bound breaks its own session.
 bool SendQueue::appendBind(Chain& chain, Waiting& waiting) {
   if (chain.count == chain.room) return false;
   const Place& place = *waiting.opened;
@@ -332,7 +333,7 @@ bool SendQueue::appendBind(Chain& chain, Waiting& waiting) {
   return true;
 }
 
-// Until the requests added so far are done.
+// Keeps the message and its copies until the requests added so far are done.
 void SendQueue::keep(Chain& chain, Waiting& waiting, Block* copies) {
   RC_CHECK(ring_count_ < ring_.size());
   Posted& posted = ring_[(first_ + ring_count_++) % ring_.size()];
@@ -355,7 +356,7 @@ bool SendQueue::submit(Chain& chain) {
     last.send_flags |= IBV_SEND_SIGNALED;
     signalled_ = posted_;
   }
-  // The others come back with numbers of their own if the queue pair breaks.
+  // If the queue pair breaks, the other requests come back as well, with numbers of their own.
   for (uint32_t i = 0; i + 1 < chain.count; ++i) {
     scratch.requests[i].wr_id = sendId(tag_, posted_ - chain.count + i + 1);
   }
@@ -374,13 +375,13 @@ bool SendQueue::submit(Chain& chain) {
 }
 
 void SendQueue::complete(uint32_t position, std::vector<uint16_t>& read_slots) {
-  // Also what was posted and asked for no completion.
+  // Requests that asked for no completion count as well, though ring_ may have nothing of them.
   if (static_cast<int32_t>(position - completed_) > 0) completed_ = position;
   while (ring_count_ > 0 && static_cast<int32_t>(position - ring_[first_].end) >= 0) {
     Posted& posted = ring_[first_];
     if (posted.slot != kNoSlot) {
       read_slots.push_back(posted.slot);
-      posted.copies = nullptr;  // the message that was read
+      posted.copies = nullptr;  // it has the message that was read, and is the transfer's from here on
       posted.slot = kNoSlot;
     }
     finish(posted);

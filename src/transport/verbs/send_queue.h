@@ -19,10 +19,10 @@ struct SendScratch {
   std::array<ibv_send_wr, kRequestsMax> requests;
   std::vector<ibv_sge> pieces;
   std::vector<TxMessage> handed_over;          ///< inline: done as soon as they are posted
-  std::vector<std::shared_ptr<Place>> opened;  ///< whose windows are bound: asked for when that is posted
+  std::vector<std::shared_ptr<Place>> opened;  ///< places whose windows these requests bind
 };
 
-/// What messages hold that are not given to the adapter yet.
+/// The bytes of messages that are not given to the adapter yet.
 struct WaitingBytes {
   uint64_t own_bytes = 0;   ///< that are copies, or are to become copies because they were borrowed for too long
   bool is_overdue = false;  ///< there are some of the latter
@@ -37,7 +37,7 @@ struct WaitingBytes {
 ///
 /// Completions come in the order of posting, so one that is asked for answers for all before it. It is asked for with
 /// the last request of each chain that borrows bytes of others (so no owner waits for longer than a chain's 64
-/// requests), and else after so many requests that the queue never fills up for want of it.
+/// requests), and otherwise after so few requests that the queue never fills up for want of one.
 ///
 /// Thread: the endpoint's.
 class SendQueue {
@@ -59,15 +59,15 @@ class SendQueue {
   SendQueue& operator=(const SendQueue&) = delete;
 
   QueuePair& pair() { return *pair_; }
-  /// From here on the adapter uses nothing of what it was given; pair() must not be called any more.
+  /// Destroys the queue pair: the adapter uses nothing of what it was given any more. pair() must not be called then.
   void destroyPair() { pair_.reset(); }
 
-  /// A message that fits a receive buffer of the peer.
+  /// Queues a message that fits a receive buffer of the peer.
   void send(const wire::VerbsHeader& header, TxMessage message);
-  /// A message that is written to `place`, and then a word of that.
+  /// Queues a message that is written to `place`, and behind it the control packet that tells the peer.
   void write(const wire::VerbsHeader& header, TxMessage message, const wire::VerbsPiece& place);
-  /// Opens a place to the peer by its window: what is sent behind it may tell the key. The place is kept until that is
-  /// posted. If the device refuses, the queue pair breaks.
+  /// Opens a place to the peer by its window: messages that are queued behind this may tell the key. The place is kept
+  /// until the request is posted. If the device refuses, the queue pair breaks.
   void bind(std::shared_ptr<Place> place);
   /// Reads `pieces`, one behind the other, into `into`. `slot` comes out of complete() when all is there.
   void read(uint16_t slot, Block& into, std::span<const wire::VerbsPiece> pieces);
@@ -82,20 +82,20 @@ class SendQueue {
   [[nodiscard]] bool post();
   /// The request that was numbered `position` is done, and all before it. Appends the slots of finished reads.
   void complete(uint32_t position, std::vector<uint16_t>& read_slots);
-  /// Nothing is posted any more.
+  /// True if all that was posted is done.
   bool isEmpty() const { return completed_ == posted_; }
   uint32_t postedPosition() const { return posted_; }
 
   size_t waitingCount() const { return waiting_.size() - waiting_begin_; }
-  /// The adapter has something that it was asked to tell the end of.
+  /// True if a completion that was asked for has not come yet.
   bool awaitsCompletion() const { return signalled_ != completed_; }
   /// Requests that are done; wraps.
   uint32_t completedPosition() const { return completed_; }
-  /// What waits here.
+  /// The bytes of messages that wait here.
   WaitingBytes waitingBytes(int64_t borrowed_by_ns) const;
-  /// Copies the chunks of what waits and was borrowed by then; returns the number of messages.
+  /// Copies the chunks of waiting messages that were borrowed by then; returns the number of these messages.
   size_t copyOutWaiting(int64_t borrowed_by_ns);
-  /// The same for chunks without an owner, whose bytes go when a call is abandoned.
+  /// Copies all chunks of waiting messages, also those without an owner, whose bytes go when a call is abandoned.
   void copyUnowned();
 
  private:

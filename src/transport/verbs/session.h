@@ -14,7 +14,7 @@ namespace ramcore::transport::verbs {
 
 struct Session;
 
-/// Told to the peer beside the queue pair, behind the last message.
+/// Sent to the peer on the socket, when the last message has left the queue pair.
 inline constexpr std::byte kCloseByte{'c'};
 
 /// A call of ours whose request or answer needs a transfer.
@@ -29,7 +29,7 @@ struct OwnTransfer {
 struct ServedTransfer {
   wire::VerbsHeader request{};
   std::vector<wire::VerbsPiece> pieces;
-  Block* into = nullptr;    ///< where it is read to; the send queue's, which may let it go, until
+  Block* into = nullptr;    ///< where it is read to; the send queue owns it until is_read
   bool is_read = false;     ///< all of it is there, and `into` is ours
   uint32_t into_bytes = 0;  ///< of `into`, that count as held
   TxMessage response;       ///< waits for a place
@@ -50,7 +50,7 @@ struct Channel {
         own(slot_count),
         served(slot_count) {}
 
-  /// A message of so many bytes, without its header, fits no receive buffer of the peer.
+  /// True if a message of this length, its header not counted, fits no receive buffer of the peer.
   bool needsTransfer(uint32_t bytes) const { return bytes > peer_receive_bytes - uint32_t{sizeof(wire::VerbsHeader)}; }
   /// Begins a call of ours, and puts its slot and sequence into the header. A slot is free (CallSlots::isFull()).
   void beginCall(wire::VerbsHeader& header, PendingCall& call, const CallOptions& options) {
@@ -69,7 +69,7 @@ struct Channel {
   CallSlots calls;
   RequestSlots requests;
   uint32_t responses_waiting = 0;  ///< of `served`, for a place
-  // Whether the adapter gets on with what it was given.
+  // Whether the adapter makes progress with what it was given (BorrowWatch).
   uint32_t seen_completed = 0;
   int64_t seen_ns = 0;
 
@@ -78,7 +78,7 @@ struct Channel {
 
   // While it drains.
   int64_t drain_until_ns = 0;
-  uint64_t settled_at = 0;  ///< arrivals of the endpoint by then
+  uint64_t settled_at = 0;  ///< arrivals of the endpoint when it was settled
   bool has_failed = false;  ///< the queue pair is in error
   bool is_settled = false;  ///< nothing is posted, and nothing can arrive any more
   Descriptor socket;        ///< to be told that the end was in order
@@ -93,7 +93,7 @@ struct Session final : ReadinessListener {
     Connecting,
     Greeting,  ///< handshake, and addresses of queue pairs
     Open,
-    Lost,  ///< calls are completed; the sink has still to hear of it
+    Lost,  ///< calls are completed; the sink is still to be told
   };
 
   Session(VerbsEndpoint& owner, SessionId session_id) : endpoint(owner), id(session_id) {}
@@ -114,11 +114,11 @@ struct Session final : ReadinessListener {
   uint64_t expected_id = 0;
   int64_t deadline_ns = 0;
   std::unique_ptr<Greeting> greeting;
-  /// Messages that came before the peer's last word on the socket: the two take different ways. Copies: whoever never
-  /// says that word must not keep receive buffers.
+  /// Messages that came before the peer said on the socket that it is ready: the two take different ways. They are
+  /// copies, because a peer that never says so must not keep receive buffers.
   std::vector<std::vector<std::byte>> early;
 
-  Descriptor socket;  ///< open for as long as the session: its end is the peer's
+  Descriptor socket;  ///< open for as long as the session; it ends with the peer
   EpollSleeper::Key key = EpollSleeper::kNoKey;
   bool is_told = false;         ///< in the list of sessions whose socket has something to say
   bool ends_in_order = false;   ///< the peer said so

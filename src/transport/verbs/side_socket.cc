@@ -34,7 +34,7 @@ addrinfo hintsFor(int flags) {
   return hints;
 }
 
-// The connection carries nothing while all is well: without these, the loss of the other machine would not show.
+// The connection carries nothing while all is well: without these options the loss of the other machine would not show.
 void prepareSocket(int socket) {
   const int on = 1;
   const int idle_s = 10;
@@ -76,7 +76,7 @@ bool SocketAddress::isLoopback() const {
 
 // ---- names
 
-/// What the C library needs while it looks; it must stay where it is until then.
+/// What the C library needs during a look-up; it must stay where it is until that has ended.
 struct HostLookup::Request {
   std::string host;
   std::string service;
@@ -90,7 +90,7 @@ HostLookup::~HostLookup() {
   if (request_ == nullptr) return;
   gaicb* const one = &request_->control;
   if (::gai_cancel(one) == EAI_NOTCANCELED) {
-    // It is being looked up just now, which ends by itself and needs the request until then.
+    // The name is being looked up just now. That ends by itself and needs the request, which is not freed therefore.
     static_cast<void>(request_.release());
   } else if (one->ar_result != nullptr) {
     ::freeaddrinfo(one->ar_result);
@@ -155,7 +155,7 @@ Outcome<Descriptor> listenAt(const Locator& where, SocketAddress& bound) {
   Descriptor socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   const int off = 0;
-  // All addresses are those of IPv4 too, whatever the system's default is.
+  // A socket that listens at all addresses of IPv6 accepts IPv4 too, whatever the system's default is.
   if (socket && where.host == "::") ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       ::bind(socket.get(), rawOf(address), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {

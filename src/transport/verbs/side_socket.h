@@ -42,7 +42,7 @@ class HostLookup {
   const std::vector<SocketAddress>& addresses() const { return addresses_; }
   /// Once Failed, for a person.
   const std::string& failureText() const { return failure_text_; }
-  /// Once Failed: true if there is no such host, and not only nobody who could tell.
+  /// Once Failed: true if there is no such host; false if nobody could tell.
   bool isUnknown() const { return is_unknown_; }
 
  private:
@@ -55,14 +55,14 @@ class HostLookup {
   bool is_unknown_ = false;
 };
 
-/// A socket that listens; never blocks. Port 0: any free one. Failure: InUse, BadConfig, IoError, with cause and
-/// remedy.
+/// Makes a socket that listens; the socket never blocks, but the look-up of the host does. Port 0: any free one.
+/// Failure: InUse, BadConfig, IoError, with cause and remedy.
 Outcome<Descriptor> listenAt(const Locator& where, SocketAddress& bound);
-/// The next connection that waits.
+/// Accepts the next connection that waits.
 Accepted acceptFrom(int listener, Descriptor& socket, SocketAddress& peer);
 /// Begins to connect; none: this system cannot (errno).
 Descriptor startConnecting(const SocketAddress& address);
-/// What has become of it: 0: connected; EINPROGRESS; or why not.
+/// What has become of the connecting: 0: connected; EINPROGRESS: it goes on; otherwise why it failed (errno).
 int connectError(int socket);
 
 }  // namespace ramcore::transport::verbs

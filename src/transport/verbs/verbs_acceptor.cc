@@ -55,7 +55,7 @@ void VerbsAcceptor::acceptReady(VerbsGreeter& greeter, int64_t now_ns) {
     }
     accept(greeter, std::move(socket), from, now_ns);
   }
-  rounds_.call();  // for the others
+  rounds_.call();  // more connections may wait
 }
 
 void VerbsAcceptor::refuse(int64_t now_ns) {

@@ -26,7 +26,7 @@ class VerbsAcceptor {
   /// See Endpoint::listen.
   Outcome<Locator> listen(const Locator& where);
   const std::vector<Locator>& locators() const { return locators_; }
-  /// Accepts what the sleeper has told of; `greeter` goes on with it.
+  /// Accepts the connections that the sleeper has told of, and gives them to `greeter`.
   void acceptReady(VerbsGreeter& greeter, int64_t now_ns);
   /// Whether accepting waits until there may be a descriptor again.
   bool isPaused() const { return pause_.isOn(); }

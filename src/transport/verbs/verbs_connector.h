@@ -15,7 +15,7 @@ class VerbsConnector {
 
   /// See Endpoint::connect.
   SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns);
-  /// Goes on with sessions in state Resolving: look-ups tell nobody when they are done.
+  /// Goes on with sessions in state Resolving: a look-up has to be asked whether it is done.
   void lookForNames();
   /// Goes on with a session in state Connecting.
   void step(Session& session);

@@ -10,13 +10,13 @@ namespace {
 
 // An idle round takes some tens of nanoseconds: the clock is read every 50 us or so.
 constexpr uint32_t kRoundsPerLook = 2048;
-// While a session begins or ends, or borrowed bytes wait.
+// The same while a session begins or ends, or borrowed bytes wait.
 constexpr uint32_t kRoundsPerLookWhileDue = 128;
 constexpr int64_t kIdleTimeoutsNs = 5 * runtime::kNanosPerMilli;
 constexpr int64_t kBusyTimeoutsNs = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kDueTimeoutsNs = 1 * runtime::kNanosPerMilli;
 
-// A head may be longer than what anybody needs in one piece.
+// A head may be longer than the part that the receiver needs in one piece.
 uint32_t headBytesOf(const TxMessage& message) {
   const uint32_t bytes = message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes;
   return std::min(bytes, wire::kHeadBytesMax);
@@ -130,10 +130,10 @@ Status VerbsEndpoint::call(SessionId id, TxMessage& request, const CallOptions& 
 }
 
 void VerbsEndpoint::abandon(SessionId id, PendingCall& call) {
-  // Also of a session that is just being lost: a call that completes may abandon others.
+  // The session need not be open: while one is being closed, a call that completes may abandon others.
   Session* session = sessions_.find(id);
   if (session == nullptr || session->channel == nullptr || !call.in_flight) return;
-  // Bytes without an owner are the caller's only until now; those that were posted are copies.
+  // The caller guarantees bytes without an owner only until now; those that were posted are copies.
   session->channel->queue.copyUnowned();
   session->channel->calls.abandon(call);
 }
@@ -232,7 +232,8 @@ bool VerbsEndpoint::prepareSleep() {
 
 void VerbsEndpoint::awake() {
   if (!std::exchange(is_asleep_, false)) return;
-  // What ended the sleep may be a deadline, or memory that came back. If it is a descriptor, the sleeper has told.
+  // The sleep may have ended at a deadline, or because memory came back. If a descriptor ended it, the sleeper has told
+  // the descriptor's listener.
   if (hasDeadlines() || queues_.areCompletionsTold()) rounds_.call();
 }
 

@@ -54,16 +54,16 @@ class VerbsEndpoint final : public Endpoint {
     return memory_.blocks.registeredBytes() + queues_.receives().registeredBytes();
   }
 
-  /// Whether what peers transfer is opened to one queue pair each.
+  /// Whether memory windows open the memory of a transfer to one queue pair only.
   static bool usesWindows(const VerbsOptions& options, const Device& device);
-  /// Or why there are no queues: then it listens nowhere, and connects to nobody.
+  /// True, or why there are no queues: then the endpoint does not listen, and connects to nobody.
   const Outcome<bool>& ready() const { return queues_.ready(); }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.
   size_t queuePairCount() const { return channels_.count(); }
   /// Bytes of messages that are being read from where peers announced them, or were and are borrowed.
   uint64_t heldBytes() const { return memory_.read_messages.heldBytes(); }
 
-  /// What the sleeper tells of a session's socket.
+  /// Called with the events that the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t) { sockets_.note(session); }
 
  private:
@@ -81,8 +81,8 @@ class VerbsEndpoint final : public Endpoint {
   EpollSleeper& sleeper_;
   TimeoutRounds rounds_;
 
-  // What adapters use goes last: the order here is the order in which things depend on each other. Sessions, which
-  // stand behind it, give their queue pairs to the channels when they go.
+  // These are what adapters use, in the order in which things depend on each other. They are destroyed last; sessions,
+  // which are destroyed before, give their queue pairs to the channels.
   VerbsMemory memory_;
   SendScratch scratch_;
   SendCounts send_counts_;
@@ -100,7 +100,7 @@ class VerbsEndpoint final : public Endpoint {
   VerbsConnector connector_;
   VerbsSockets sockets_;
   VerbsReceiver receiver_;
-  bool had_messages_ = false;  // since the timeouts were last thought of
+  bool had_messages_ = false;  // since runDueTimeouts() last ran
   bool is_asleep_ = false;
 };
 

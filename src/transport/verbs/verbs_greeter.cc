@@ -43,7 +43,8 @@ bool VerbsGreeter::step(Session& session, MessageSink& sink) {
 
 bool VerbsGreeter::givePair(Session& session) {
   Greeting& greeting = *session.greeting;
-  // The handshake has just asked whether there is room: others ask before this session is open.
+  // The handshake has just found room for this client. The room is taken now, because others ask before this session is
+  // open.
   parts_.sessions.noteRole(session, greeting.peer().role);
   std::string why;
   auto pair = parts_.queues.makePair(session.is_accepted, greeting.slotCount(), why);

@@ -13,9 +13,9 @@ class ReadMessages final : public RxOwner {
   /// The pool of the blocks, which is borrowed.
   explicit ReadMessages(RegisteredPool& blocks) : blocks_(blocks) {}
 
-  /// A block of so many bytes is read into from now on: it counts as held.
+  /// Counts a block of `bytes` bytes as held: it is read into from now on.
   void hold(uint32_t bytes) { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  /// It does not any more, and no message was made of it.
+  /// Ends that for a block of which no message was made.
   void letGo(uint32_t bytes) { held_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   /// Makes a message of a block that counts as held; it goes back to its pool with the message.
   RxMessage makeMessage(Block& block, uint32_t message_bytes) {
@@ -37,7 +37,7 @@ class ReadMessages final : public RxOwner {
 /// The registered memory of one endpoint, apart from its receive buffers. The order here is the order in which things
 /// depend on each other. Any thread.
 struct VerbsMemory {
-  /// @param uses_windows  whether what peers transfer is opened to one queue pair each
+  /// @param uses_windows  whether memory windows open the memory of a transfer to one queue pair only
   VerbsMemory(const Device& device, bool uses_windows) : blocks(device), places(device, uses_windows) {}
 
   RegisteredPool blocks;

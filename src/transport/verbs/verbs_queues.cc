@@ -10,7 +10,7 @@ namespace ramcore::transport::verbs {
 namespace {
 
 constexpr uint32_t kDeparturesAtFirst = 1024;
-constexpr uint32_t kSendsPerSlot = 3;  // a call, an answer, and the word of a transfer
+constexpr uint32_t kSendsPerSlot = 3;  // a call, an answer, and the control packet of a transfer
 constexpr uint32_t kSendsBesides = 64;
 
 }  // namespace
@@ -56,7 +56,7 @@ Outcome<bool> VerbsQueues::make() {
   return true;
 }
 
-// A queue pair that breaks completes all that it was given, asked for or not: there is a place for each.
+// Each request of a queue pair has a place: if the queue pair breaks, all of them complete, asked for or not.
 bool VerbsQueues::reserveCompletions(uint32_t more) {
   const uint32_t wanted = departures_reserved_ + more;
   if (wanted > departures_size_) {
@@ -91,9 +91,10 @@ std::unique_ptr<QueuePair> VerbsQueues::makePair(bool is_server, uint16_t slot_c
     why = pair.error().message;
     return nullptr;
   }
-  // As many as were reserved: it may have been given fewer.
+  // The queue pair may have got fewer than were reserved.
   departures_reserved_ -= size.sends - (*pair)->size().sends;
-  // From now on, and not from when it is open: many that come at once must not count on the same buffers.
+  // The buffers count from now on, and not from when the session is open: many sessions that come at once must not
+  // count on the same ones.
   receives_wanted_ += slot_count + 1u;
   return std::move(pair).value();
 }
@@ -115,7 +116,7 @@ void VerbsQueues::takeCompletionEvents() {
     ++(is_arrival ? arrival_events_ : departure_events_);
     (is_arrival ? arrivals_armed_ : departures_armed_) = false;
   }
-  // Each takes a lock in the library: many at once.
+  // Each acknowledgement takes a lock in the library, so many are made at once.
   constexpr uint32_t kAcknowledgedAtOnce = 64;
   if (arrival_events_ + departure_events_ < kAcknowledgedAtOnce) return;
   if (arrival_events_ != 0) ibv_ack_cq_events(arrivals_.get(), std::exchange(arrival_events_, 0));

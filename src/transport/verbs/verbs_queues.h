@@ -14,9 +14,9 @@
 
 namespace ramcore::transport::verbs {
 
-/// What the device tells one endpoint: one completion queue each for what arrives and for what was sent, the events
-/// that end a sleep, and those of the device. And the receive buffers. Makes queue pairs, for whose completions and
-/// messages there is room. A look at the queues makes no system call of ours. One thread.
+/// The queues and events of one endpoint: one completion queue each for what arrives and for what was sent, the events
+/// that end a sleep, those of the device, and the receive buffers. Makes queue pairs for whose completions and messages
+/// there is room. A look at the queues makes no system call of ours. One thread.
 class VerbsQueues {
  public:
   /// A queue pair of which the device told an error.
@@ -31,10 +31,10 @@ class VerbsQueues {
               TimeoutRounds& rounds, Warnings& warnings);
   VerbsQueues(const VerbsQueues&) = delete;
   VerbsQueues& operator=(const VerbsQueues&) = delete;
-  /// The queue pairs are gone.
+  /// REQUIRES: the queue pairs are gone.
   ~VerbsQueues();
 
-  /// Or why there are no queues: then no other function may be called but the const ones.
+  /// True, or why there are no queues: then no other function may be called but the const ones.
   const Outcome<bool>& ready() const { return is_ready_; }
   ReceiveBuffers& receives() { return receives_; }
   const ReceiveBuffers& receives() const { return receives_; }
@@ -43,19 +43,19 @@ class VerbsQueues {
   /// @param is_server  the session was accepted
   /// @param why        set if nullptr is returned: cause and remedy
   std::unique_ptr<QueuePair> makePair(bool is_server, uint16_t slot_count, std::string& why);
-  /// The room of a queue pair that makePair() made is free for another one.
+  /// Frees the room of a queue pair that makePair() made.
   void release(const QueuePair& pair, uint16_t slot_count);
 
   /// Messages that have arrived, whatever has become of them.
   uint64_t arrivalCount() const { return arrival_count_; }
-  /// All that was there when the count of arrivals was `mark` has been taken.
+  /// True if everything has been taken that was there when the count of arrivals was `mark`.
   bool hasTakenAll(uint64_t mark) const { return arrival_count_ > mark + receives_.count(); }
 
-  /// Takes up to `count_max` of what has arrived: take(const ibv_wc&, ReceiveBuffer&) for each, which borrows the
-  /// buffer or recycles it. Sets `is_empty` if there was no more.
+  /// Takes up to `count_max` completions of what has arrived: take(const ibv_wc&, ReceiveBuffer&) for each, which
+  /// borrows the buffer or recycles it. Sets `is_empty` if there was no more.
   template <typename Take>
   void pollArrivals(uint32_t count_max, bool& is_empty, const Take& take);
-  /// Takes some of what was sent: take(const ibv_wc&) for each.
+  /// Takes some completions of what was sent: take(const ibv_wc&) for each.
   template <typename Take>
   void pollDepartures(const Take& take);
 
@@ -70,7 +70,7 @@ class VerbsQueues {
 
   /// Takes the events of completions that the sleeper has told of.
   void takeCompletionEvents();
-  /// Takes those of the device. What is for people is said; the queue pairs that broke are returned.
+  /// Takes the events of the device. Those that people should know are traced; the queue pairs that broke are returned.
   std::vector<BrokenPair> takeDeviceEvents();
 
  private:
@@ -101,7 +101,7 @@ class VerbsQueues {
   uint32_t departures_size_ = 0;
   uint32_t departures_reserved_ = 0;
   uint32_t receives_wanted_ = 0;
-  std::vector<ibv_wc> kept_;  // found on the way to sleep
+  std::vector<ibv_wc> kept_;  // arrivals that arm() has found
   uint64_t arrival_count_ = 0;
 };
 
@@ -141,7 +141,7 @@ template <typename Take>
 bool VerbsQueues::arm(const Take& take_departure) {
   if (!arrivals_armed_) arrivals_armed_ = ibv_req_notify_cq(arrivals_.get(), 0) == 0;
   if (!departures_armed_) departures_armed_ = ibv_req_notify_cq(departures_.get(), 0) == 0;
-  // What came before the queues were armed is told by nobody.
+  // What came before the queues were armed causes no event.
   std::array<ibv_wc, 16> completions;
   const int arrived = ibv_poll_cq(arrivals_.get(), static_cast<int>(completions.size()), completions.data());
   if (arrived > 0) kept_.insert(kept_.end(), completions.begin(), completions.begin() + arrived);

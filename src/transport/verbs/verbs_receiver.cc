@@ -6,12 +6,12 @@
 namespace ramcore::transport::verbs {
 namespace {
 
-// About a message that stands elsewhere, or about the session.
+// True for control packets: about a message that stands elsewhere, or about the session.
 bool isWord(wire::VerbsKind kind) { return kind != wire::VerbsKind::Request && kind != wire::VerbsKind::Response; }
 
 }  // namespace
 
-// Not more than are to be delivered, although some of what arrives is no message.
+// Takes no more completions than messages may be delivered, although some of what arrives is no message.
 uint32_t VerbsReceiver::takeArrivals(uint32_t message_max, bool& is_empty) {
   uint32_t delivered = parts_.transfers.deliverReads(message_max, requests_);
   while (!parts_.early.empty() && delivered < message_max) {
@@ -27,8 +27,8 @@ uint32_t VerbsReceiver::takeArrivals(uint32_t message_max, bool& is_empty) {
   return delivered + static_cast<uint32_t>(delivered_count_ - before);
 }
 
-// If the session begins only now: its peer sends as soon as it has said on the socket that it is ready. A copy: the
-// buffer goes back, whether that word comes or not.
+// Keeps a copy of a message if its session is in handshake: the peer sends as soon as it has said on the socket that it
+// is ready. The buffer goes back, whether that comes or not.
 void VerbsReceiver::keepForLater(const ibv_wc& completion, const ReceiveBuffer& buffer) {
   const auto id = parts_.channels.findGreeting(completion.qp_num);
   Session* const session = id ? parts_.sessions.find(*id) : nullptr;
@@ -62,7 +62,7 @@ void VerbsReceiver::onArrival(const ibv_wc& completion, ReceiveBuffer& buffer) {
   }
   if (completion.status != IBV_WC_SUCCESS) {
     receives.recycle(buffer);
-    // A message that was longer than the buffer, for example.
+    // Another error is the peer's fault: a message that is longer than the buffer, for example.
     if (completion.status == IBV_WC_WR_FLUSH_ERR) return;
     return parts_.sessions.closeMalformed(
         *session, std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
@@ -86,7 +86,7 @@ void VerbsReceiver::onArrival(const ibv_wc& completion, ReceiveBuffer& buffer) {
   if (!is_good) parts_.sessions.closeMalformed(*session, "a message that nobody asked for");
 }
 
-// False if no honest peer sends this; as the rest.
+// Returns false if no honest peer sends this, as the functions below do.
 bool VerbsReceiver::takeMessage(Session& session, const wire::VerbsHeader& header, RxMessage message) {
   if (header.kind == wire::VerbsKind::Request) return takeRequest(session, header, std::move(message));
   const Channel& channel = *session.channel;
@@ -119,7 +119,7 @@ bool VerbsReceiver::takeWord(Session& session, const VerbsMessage& word) {
 
 bool VerbsReceiver::takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message) {
   ++delivered_count_;
-  // Before the answer to the one before it has been taken, it cannot come.
+  // An honest peer sends no request in a slot before it has taken the answer to the last one.
   if (session.channel->served[header.slot].response) return false;
   if (!session.channel->requests.begin(header.slot, header.sequence)) return false;
   message.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
@@ -141,9 +141,9 @@ void VerbsReceiver::finishCall(Session& session, const wire::VerbsHeader& header
   Channel& channel = *session.channel;
   if (!channel.calls.isOut(header.slot, header.sequence)) return;
   OwnTransfer& own = channel.own[header.slot];
-  // A forged one may come before the request has left: its bytes are the caller's only until now.
+  // A forged answer may come before the request has left, whose bytes the caller guarantees only until now.
   if (channel.queue.hasWaiting()) channel.queue.copyUnowned();
-  // The answer says that it was read.
+  // The answer means that the peer has read the request.
   if (own.request != nullptr) parts_.places.drop(std::move(own.request));
   if (own.response != nullptr) parts_.places.drop(std::move(own.response));
   PendingCall* call = channel.calls.finish(header.slot, header.sequence);
@@ -162,7 +162,7 @@ void VerbsReceiver::onDeparture(const ibv_wc& completion) {
   Channel* const found = parts_.channels.find(completion.qp_num);
   if (found == nullptr) return;
   Channel& channel = *found;
-  // It belongs to an earlier queue pair that had the number.
+  // The completion belongs to an earlier queue pair that had the number.
   if (channel.tag != tagOf(completion.wr_id)) return;
   read_slots_.clear();
   channel.queue.complete(positionOf(completion.wr_id), read_slots_);

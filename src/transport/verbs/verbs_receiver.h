@@ -29,7 +29,7 @@ class VerbsReceiver {
   /// requests wait for handOver(). Returns how many messages there were, not more than `message_max`.
   /// @param is_empty  set if all that had arrived has been taken
   uint32_t takeArrivals(uint32_t message_max, bool& is_empty);
-  /// Takes what was sent; nothing completes.
+  /// Takes completions of what was sent; no call completes.
   void takeDepartures();
   /// The same, before a sleep: completions become events. Returns false if there were some already.
   bool prepareSleep();

@@ -3,7 +3,7 @@
 namespace ramcore::transport::verbs {
 namespace {
 
-// Messages that wait for room in a session's send queue.
+// At most this many messages wait for room in a session's send queue, for each slot and besides.
 constexpr uint32_t kWaitingPerSlot = 4;
 constexpr uint32_t kWaitingBesides = 64;
 
@@ -24,7 +24,7 @@ void VerbsSender::flush() {
     if (session == nullptr) continue;
     session->is_dirty = false;
     SendQueue& queue = session->channel->queue;
-    // Not lost here: its calls must not complete inside flush().
+    // The session is not closed here: its calls must not complete inside flush().
     if (!queue.post()) {
       sessions_.closeLater(*session, "its queue pair takes nothing, or no more memory can be registered", false);
     } else if (queue.waitingCount() > kWaitingPerSlot * session->channel->calls.slotCount() + kWaitingBesides) {

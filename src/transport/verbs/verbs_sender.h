@@ -20,9 +20,9 @@ class VerbsSender {
     session.channel->queue.send(header, std::move(message));
     markDirty(session);
   }
-  /// The same of a message without a body of its own, or with a short one.
+  /// Sends a control packet, which has a short body or none; flush() posts it.
   void sendControlPacket(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body);
-  /// Something waits in the session's send queue, and may be posted by flush().
+  /// To be called when something waits in the session's send queue: flush() posts it.
   void markDirty(Session& session) {
     if (std::exchange(session.is_dirty, true)) return;
     dirty_.push_back(session.id);

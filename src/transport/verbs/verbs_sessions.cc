@@ -107,9 +107,9 @@ void VerbsSessions::close(Session& session, Status reason) {
     return;
   }
   parts_.waiting_reads.forget(session.id);
-  // One after the other: a call that completes may abandon those that still wait, and they are gone then.
+  // Calls are taken one after the other, because a call that completes may abandon others that still wait.
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
-  // Shutdown by us: what was posted still leaves, and then the peer is told.
+  // If this side shuts the session down, what was posted still leaves, and then the peer is told.
   const bool in_order = reason == Status::Shutdown && !session.ends_in_order;
   parts_.channels.drain(std::move(session.channel), std::move(session.socket), in_order);
 }
@@ -121,7 +121,7 @@ void VerbsSessions::closeMalformed(Session& session, std::string_view why) {
   close(session, Status::SessionLost);
 }
 
-// At the level of debug: whoever retries decides what a person has to know.
+// Traced at the level of debug: the caller, which may try again, decides what a person has to know.
 void VerbsSessions::failConnect(Session& session, const std::string& why, OpenFailure::Kind kind) {
   parts_.context.trace.debug("verbs: cannot reach " + session.peer.address + ": " + why);
   session.open_failure = {.kind = kind, .text = why};

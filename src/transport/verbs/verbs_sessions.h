@@ -25,7 +25,7 @@ class VerbsSessions {
 
   /// What it works with. All borrowed.
   struct Parts {
-    VerbsEndpoint& owner;  ///< whom sessions tell what the sleeper says
+    VerbsEndpoint& owner;  ///< to which sessions pass on the events of the sleeper
     const VerbsOptions& options;
     const VerbsContext& context;
     EpollSleeper& sleeper;
@@ -47,22 +47,23 @@ class VerbsSessions {
   const Admission& admission() const { return admission_; }
   Warnings& warnings() { return parts_.warnings; }
   uint64_t badCount() const { return bad_count_; }
-  /// What a peer sent in its handshake makes no sense.
+  /// Counts a peer whose handshake makes no sense.
   void noteBad() { ++bad_count_; }
 
   Session& add(bool is_accepted);
-  /// The peer of a session in handshake is known: one that was accepted from a client takes a client's place.
+  /// To be called when the peer of a session in handshake is known. A session that was accepted from a client takes a
+  /// client's place.
   void noteRole(Session& session, Role role);
-  /// The handshake has succeeded, and the session has its channel.
+  /// Opens a session whose handshake has succeeded and that has its channel.
   void open(Session& session, MessageSink& sink);
   void closeSocket(Session& session);
 
   /// Completes the session's calls; the sink hears of it in report().
   void close(Session& session, Status reason);
   void closeMalformed(Session& session, std::string_view why);
-  /// A connect of our own has failed.
+  /// Closes a session that our own connect() began and that cannot be opened.
   void failConnect(Session& session, const std::string& why, OpenFailure::Kind kind = OpenFailure::Kind::Unreachable);
-  /// From where calls must not complete: the session is lost in the next round.
+  /// Closes the session in the next round. For functions in which calls must not complete.
   /// @param is_bad  the peer's bytes are to blame, not the network
   void closeLater(const Session& session, std::string why, bool is_bad) {
     failed_.add(session.id, std::move(why), is_bad);
@@ -70,7 +71,7 @@ class VerbsSessions {
   bool hasFailed() const { return !failed_.empty(); }
   void closeFailed();
 
-  /// The peer of an open session has gone. What has arrived from it still counts.
+  /// To be called when the peer of an open session has gone. What has arrived from it still counts.
   void noteEnded(Session& session);
   bool hasEnded() const { return !ended_.empty(); }
   /// Closes those whose peers have gone, and of which all that had arrived has been taken.
@@ -80,13 +81,14 @@ class VerbsSessions {
   bool hasClosed() const { return !closed_.empty(); }
   void report(MessageSink& sink, OpenFailure& open_failure);
 
-  /// Closes pending ones whose time is over.
+  /// Closes the pending sessions whose time is over.
   void checkPending(int64_t now_ns);
   /// The time by which checkPending() has to be called.
-  /// @param soon_ns  for look-ups, which tell nobody when they are done
+  /// @param soon_ns  for look-ups, which have to be asked whether they are done
   int64_t nextPendingNs(int64_t soon_ns) const;
-  /// Drops a pending one that was accepted, to make room for another one, or for a connect of our own: to refuse it
-  /// would let whoever opens connections and leaves them shut out everybody. Returns false if there is none.
+  /// Drops a pending session that was accepted, to make room for another one or for a connect of our own. If the new
+  /// one were refused instead, a peer that opens connections and leaves them could shut out all others. Returns false
+  /// if there is none.
   bool dropAccepted();
 
  private:

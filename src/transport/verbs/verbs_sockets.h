@@ -17,7 +17,8 @@ class VerbsSockets {
   VerbsSockets(VerbsSessions& sessions, VerbsConnector& connector, VerbsGreeter& greeter, TimeoutRounds& rounds)
       : sessions_(sessions), connector_(connector), greeter_(greeter), rounds_(rounds) {}
 
-  /// The session's socket may have something to say, as far as the sleeper knows or a message that came early.
+  /// To be called when the session's socket may have something to read: the sleeper has told of it, or a message came
+  /// early.
   void note(Session& session);
   /// Looks at those that were noted.
   void readNoted(MessageSink& sink);

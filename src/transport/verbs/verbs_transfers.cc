@@ -7,8 +7,9 @@
 
 namespace ramcore::transport::verbs {
 
-// What the peer has to know of a place. Where it has a window that is not bound yet, the request for that goes in front
-// of the word that tells the peer: queue pairs begin nothing behind it before it is bound.
+// Returns what the peer has to know of a place. If the place has a window that is not bound yet, the request for that
+// goes in front of the control packet that tells the peer: queue pairs begin no later request before the window is
+// bound.
 wire::VerbsPiece VerbsTransfers::openPlace(Session& session, const std::shared_ptr<Place>& place, uint32_t bytes) {
   if (!std::exchange(place->is_open, true)) session.channel->queue.bind(place);
   return {reinterpret_cast<uint64_t>(place->bytes), place->key, bytes};
@@ -16,8 +17,7 @@ wire::VerbsPiece VerbsTransfers::openPlace(Session& session, const std::shared_p
 
 // ---- requests
 
-// The request is copied to a place of its own, which the peer may read: the log, where chunks stand, is nobody's to
-// read.
+// The request is copied to a place of its own, which the peer may read: no peer may read the log, where chunks stand.
 Status VerbsTransfers::offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                                     const CallOptions& options) {
   auto taken = parts_.memory.places.take(header.message_bytes, session.channel->tag);
@@ -60,8 +60,9 @@ bool VerbsTransfers::takeRequestOffer(Session& session, const VerbsMessage& offe
   return true;
 }
 
-// Only clients have to wait for the bound: what the cluster's own processes say may be what frees memory. One message
-// is let in whatever the bound is, or one that is longer than that would wait for ever, and all others behind it.
+// Only clients have to wait for the bound: messages of the cluster's own processes may be what frees memory. If nothing
+// is held, one message is let in whatever the bound is: otherwise one that is longer would wait for ever, and all
+// others behind it.
 VerbsTransfers::ReadStart VerbsTransfers::startRead(Session& session, uint16_t slot) {
   ServedTransfer& served = session.channel->served[slot];
   ReadMessages& read_messages = parts_.memory.read_messages;
@@ -99,8 +100,8 @@ void VerbsTransfers::startReads() {
   if (!evictStalled()) giveUpFirstRead();
 }
 
-// What is beyond the bound waits for those who have the memory. But what the system or the device refuses may be
-// refused for ever, and others wait behind it.
+// A request that is beyond the bound waits until others give memory back. But memory that the system or the device
+// refuses may be refused for ever, while other requests wait behind this one, so its session is closed.
 void VerbsTransfers::giveUpFirstRead() {
   const WaitingReads::Read& first = parts_.waiting.first();
   Session* session = parts_.sessions.findOpen(first.session);

@@ -35,14 +35,15 @@ class VerbsTransfers {
   /// Answers with a message that needs a transfer.
   void offerResponse(Session& session, const wire::VerbsHeader& header, TxMessage response);
 
-  // What the peer of an open session says about a message that stands elsewhere. False if no honest peer says this.
+  // These take control packets of an open session about messages that stand elsewhere. False: no honest peer sends
+  // this.
   bool takeRequestOffer(Session& session, const VerbsMessage& offer);
   bool takeResponseOffer(Session& session, const wire::VerbsHeader& header);
   bool takeResponsePlace(Session& session, const VerbsMessage& word);
   /// @param response  the answer to the call that the header names
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header, RxMessage& response);
 
-  /// A request that was announced is all there.
+  /// To be called when all of a request that was announced has been read.
   void noteRead(SessionId session, uint16_t slot) { ready_.push_back({session, slot}); }
   /// Whether there are some that deliverReads() has not delivered.
   bool hasReads() const { return !ready_.empty(); }
@@ -59,7 +60,7 @@ class VerbsTransfers {
   enum class ReadStart : uint8_t {
     Begun,
     BeyondBound,
-    NoMemory,  ///< that can be registered
+    NoMemory,  ///< no memory can be registered
   };
 
   static wire::VerbsPiece openPlace(Session& session, const std::shared_ptr<Place>& place, uint32_t bytes);
@@ -69,7 +70,7 @@ class VerbsTransfers {
   bool deliver(const ReadyRead& ready, std::vector<RxMessage>& requests);
 
   const Parts parts_;
-  std::deque<ReadyRead> ready_;  // all there, not delivered yet
+  std::deque<ReadyRead> ready_;  // requests that were read and are not delivered yet
 };
 
 }  // namespace ramcore::transport::verbs

@@ -25,7 +25,7 @@ Limits limitsOf(const VerbsOptions& options, const Device& device) {
   return limits;
 }
 
-// With what was measured of this device.
+// The options with what was measured of this device.
 VerbsOptions calibrated(VerbsOptions options, const Device& device, Trace& trace) {
   if (!options.calibration.knows("verbs", device.name())) return options;
   const GatherLimits settled = options.calibration.settle("verbs", device.name(),
@@ -84,7 +84,10 @@ Outcome<RegionId> VerbsTransport::registerMemory(std::byte* base, size_t bytes, 
                     : access == Access::RemoteRead ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
                                                    : IBV_ACCESS_LOCAL_WRITE;
   auto region = device_->registerMemory(base, bytes, flags);
-  if (!region.ok()) return std::move(region).error();
+  if (!region.ok()) {
+    regions_->addUnregistered();
+    return std::move(region).error();
+  }
   return regions_->add(base, bytes, std::move(region).value());
 }
 

@@ -20,11 +20,11 @@ class VerbsTransport final : public Transport {
 
   const Limits& limits() const override { return limits_; }
   std::string_view scheme() const override { return "verbs"; }
-  /// Before the first endpoint is made.
+  /// To be called before the first endpoint is made.
   Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
   std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
-  /// The same, or why there would be none: queues, events, and the memory for some messages, which is given back.
-  /// Failure: NoSpace: the limit of locked memory; IoError.
+  /// Does the same, but fails if the endpoint could not work: if there are no queues, no events, or no memory for some
+  /// messages, which is tried and given back. Failure: NoSpace: the limit of locked memory; IoError.
   Outcome<std::unique_ptr<Endpoint>> openEndpoint(const Identity& identity);
   /// "rxe0 port 1 gid 1", for people.
   std::string describeDevice() const;

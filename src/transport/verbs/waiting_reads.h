@@ -18,7 +18,7 @@ class WaitingReads {
     SessionId session;
     uint16_t slot = 0;
     bool is_bounded = false;  ///< a client's
-    /// No memory could be registered for it, since it is the first.
+    /// Since when no memory can be registered for it, while it is the first.
     std::optional<int64_t> refused_since_ns = std::nullopt;
   };
 
@@ -31,19 +31,19 @@ class WaitingReads {
     const auto behind = is_bounded ? reads_.end() : std::ranges::find_if(reads_, &Read::is_bounded);
     reads_.insert(behind, Read{.session = session, .slot = slot, .is_bounded = is_bounded});
   }
-  /// The first one has its memory, or needs none any more. REQUIRES: not empty().
+  /// Removes the first one, which has its memory or needs none any more. REQUIRES: not empty().
   void removeFirst(int64_t now_ns) {
     reads_.pop_front();
     since_ns_ = now_ns;
   }
-  /// A session ends. Its reads are removed at once, not only when it is their turn: otherwise peers that come and go
-  /// would let the list grow.
+  /// Removes the reads of a session that ends, at once and not only when it is their turn: otherwise peers that come
+  /// and go would let the list grow.
   void forget(SessionId session) {
     if (reads_.empty()) return;
     std::erase_if(reads_, [&](const Read& read) { return read.session == session; });
   }
 
-  /// Whether the first one has waited for `patience_ns`. If so, it waits from now on.
+  /// Whether the first one has waited for `patience_ns`. If so, its time begins anew.
   bool isOverdue(int64_t now_ns, int64_t patience_ns) {
     if (reads_.empty() || now_ns - since_ns_ < patience_ns) return false;
     since_ns_ = now_ns;
@@ -52,7 +52,7 @@ class WaitingReads {
 
  private:
   std::deque<Read> reads_;
-  int64_t since_ns_ = 0;  // the first of them waits
+  int64_t since_ns_ = 0;  // since when the first one waits
 };
 
 }  // namespace ramcore::transport::verbs

@@ -15,8 +15,8 @@
 
 namespace ramcore::bench {
 
-/// What cleaners make of a memory that others have filled and overwritten, as long as a pass gains, with nobody else at
-/// work.
+/// How fast cleaners copy in a memory that was filled and overwritten before, as long as a pass gains. No other thread
+/// works meanwhile.
 struct CopyingRate {
   double seconds = 0;
   uint64_t copied_bytes = 0;

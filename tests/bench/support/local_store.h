@@ -59,7 +59,7 @@ class LocalStore {
     if (tablets_.add(whole) != Status::Ok) die("the tablet is not taken");
     results_.admit(client, clock_.nowNs());
   }
-  /// What a worker does between two pieces of work.
+  /// Does what a worker does between two jobs.
   void turn() {
     rcu_->quiescent(reader_);
     rcu_->reclaim(64);

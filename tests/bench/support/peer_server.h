@@ -60,7 +60,7 @@ class PeerServer {
           {"memcached", "-p", port, "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "4096", "-u", "nobody", "-c", "256"},
           folder_ / "memcached.log");
     }
-    // They are others' programs, and memcached says nothing when it listens: one asks until somebody does, for 20 s.
+    // memcached does not say when it listens, so connecting is tried until it succeeds, for 20 s.
     for (const double end_s = nowSeconds() + 20; nowSeconds() < end_s; ::usleep(20'000)) {
       const int fd = connectToLoopback(port_);
       if (fd < 0) continue;

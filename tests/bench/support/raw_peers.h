@@ -14,7 +14,7 @@
 
 namespace ramcore::bench {
 
-/// What a round trip costs at least: both processes spin, copy the bytes in and out of shared memory, and do nothing
+/// The lower bound of a round trip: both processes spin, copy the bytes in and out of shared memory, and do nothing
 /// else. A word in a line of its own tells that a message is there, as in any ring.
 class RawShm {
  public:

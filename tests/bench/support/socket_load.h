@@ -6,8 +6,8 @@
 
 namespace ramcore::bench {
 
-/// What the load loop keeps going: on each connection `pipeline` requests for `keys` keys each are sent together, and
-/// the next ones when all answers are there.
+/// The requests that the load loop keeps in flight: on each connection `pipeline` requests for `keys` keys each are
+/// sent together, and the next ones when all answers are there.
 struct Shape {
   int connections = 1;
   int pipeline = 1;

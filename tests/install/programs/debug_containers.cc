@@ -56,7 +56,8 @@ int use(ramcore::Client& client) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   ramcore::ClientOptions options;
-  // What lies behind the first container would be read from other places.
+  // If the library took containers of another layout, it would read the options behind the first container from wrong
+  // offsets.
   options.coordinators = {"tcp://127.0.0.1:9", argv[1]};
   options.log_level = "no such level";
   const auto refused = ramcore::Client::connect(options);

@@ -9,7 +9,7 @@ namespace {
 
 using Operations = std::vector<const Operation*>;
 
-/// Somebody saw a value at a version, or created it: an operation, or the end state.
+/// A value that was seen or created at a version, by an operation or in the end state.
 struct Sighting {
   ObservedValue value;
   uint64_t version = 0;
@@ -159,7 +159,7 @@ class KeyCheck {
     int64_t most = 0;
   };
 
-  /// What a counter can hold for somebody who looked between these two events.
+  /// The values that a counter can have when it is read between these two events.
   SumBounds boundsBetween(uint64_t invoke_order, uint64_t return_order) const {
     SumBounds bounds;
     for (const Operation* operation : operations_) {

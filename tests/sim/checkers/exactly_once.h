@@ -9,7 +9,7 @@
 
 namespace ramcore::sim {
 
-/// What one key holds after every client has stopped and every call that may still run has run or been refused.
+/// The state of one key after every client has stopped and every call that may still run has run or been refused.
 struct FinalObject {
   HistoryKey key = 0;
   bool present = false;

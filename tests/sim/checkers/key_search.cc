@@ -6,7 +6,7 @@
 namespace ramcore::sim {
 namespace {
 
-/// Stand for every value that nobody read.
+/// Stand for every value that no call read.
 constexpr ObservedValue kUnseen{0x9d3c'75a1'0b5e'ee11, false};
 constexpr ObservedValue kUnseenInteger{0x4f1b'ac08'0000'0000, true};
 
@@ -22,14 +22,14 @@ uint64_t hashOf(const RegisterState& state, uint64_t seed) {
   return mix(mix(mix(mix(seed ^ flags) ^ state.version_min) ^ state.version_max) ^ state.value.bits);
 }
 
-/// What makes two open calls interchangeable.
+/// Two open calls with equal likeness are interchangeable.
 auto likeness(const Operation& operation) {
   return std::tuple(operation.kind, operation.condition.kind, operation.condition.version, operation.argument.bits,
                     operation.argument.is_integer, operation.delta);
 }
 
-/// Leaves nothing of the state before it. An optional step just before it would be for nothing: without that step the
-/// same order works.
+/// True if the operation overwrites whatever was there. An optional step just before it need not be tried: the same
+/// order works without that step.
 bool overwritesBlindly(const Operation& operation) {
   return operation.kind == OperationKind::Write && operation.condition.kind == ConditionKind::None;
 }
@@ -96,8 +96,8 @@ void KeySearch::addNodes(const std::vector<const Operation*>& operations, uint64
   }
 }
 
-/// An open write whose (unique) value was read did happen, at the version of the reads. One whose value nobody read can
-/// show itself only by its existence, so the value does not matter.
+/// An open write whose (unique) value was read did happen, at the version of the reads. The value of an open write that
+/// no call read does not matter: only the existence of the object can show that write.
 void KeySearch::resolveOpenWrites() {
   std::vector<uint64_t> written;
   std::vector<std::pair<uint64_t, uint64_t>> read;  // value, version
@@ -131,7 +131,7 @@ void KeySearch::resolveOpenWrites() {
   }
 }
 
-/// The same for open writes of integers: nobody saw the integer, nor anything that increments could have made of it.
+/// The same for open writes of integers, if no call saw the integer or anything that increments can have made of it.
 void KeySearch::blurUnseenIntegers() {
   uint64_t reach = 0;  // of all increments together
   std::vector<uint64_t> seen;
@@ -256,7 +256,7 @@ void KeySearch::collectCandidates(Level& level) {
     if (follows_optional && overwritesBlindly(node.operation)) continue;
     std::optional<RegisterState> after = apply(level.state, node.operation, node.created_version);
     if (!after) continue;
-    // Nobody saw what increments made of an integer that nobody saw.
+    // If no answer showed the integer, none showed what increments made of it.
     if (node.operation.kind == OperationKind::Increment && level.state.value == kUnseenInteger) {
       after->value = kUnseenInteger;
     }
@@ -270,7 +270,7 @@ void KeySearch::collectCandidates(Level& level) {
     node.done = false;
     if (!is_dead_end) candidates_.push_back({index, *after});
   }
-  // What surely happened comes before what may have happened: most open calls did nothing.
+  // Calls that certainly happened are tried before those that may have happened: most open calls did nothing.
   std::sort(candidates_.begin() + level.candidates_first, candidates_.end(),
             [this](const Candidate& a, const Candidate& b) {
               const bool a_may_wait = !nodes_[a.node].must_happen;
@@ -279,7 +279,8 @@ void KeySearch::collectCandidates(Level& level) {
             });
 }
 
-/// True if an answer not placed yet names a version that can no longer be reached. Only the lowest needs a look.
+/// True if an answer that is not placed yet names a version that cannot be reached any more. Only the lowest is looked
+/// at.
 bool KeySearch::isDeadEnd(const RegisterState& state, uint32_t cursor) const {
   while (cursor < version_uses_.size() && nodes_[version_uses_[cursor].node].done) ++cursor;
   if (cursor == version_uses_.size()) return false;

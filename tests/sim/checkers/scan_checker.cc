@@ -32,7 +32,7 @@ bool mayHaveRemoved(const Operation& operation) {
          (operation.outcome == Outcome::Ok || operation.outcome == Outcome::Unknown);
 }
 
-/// The object was surely there for somebody, at the end of this call at the latest.
+/// True if the call proves that the object was there, at the end of the call at the latest.
 bool sawObject(const Operation& operation) {
   return operation.created() || (operation.isRead() && operation.outcome == Outcome::Ok);
 }
@@ -50,7 +50,8 @@ bool surelyBefore(const Operation& a, const Operation& b) {
   return a.isSettled() && b.isSettled() && a.version != 0 && b.version != 0 && a.version < b.version;
 }
 
-/// Somebody saw the object before the scan began, and no remove can have come after that and before the scan's end.
+/// A call that proves that the object was there during the whole scan: it saw the object before the scan began, and no
+/// remove can have come after it and before the scan's end. nullptr: there is none.
 const Operation* proofOfPresence(const Operations& operations, const ScanRecord& scan) {
   for (const Operation* seen : operations) {
     if (!sawObject(*seen) || seen->end() > scan.invoke_order) continue;
@@ -99,7 +100,7 @@ std::map<HistoryKey, Operations> groupByKey(const History& history, const std::v
   for (const HistoryKey key : keys) groups.try_emplace(key);
   for (const Operation& operation : history.operations()) {
     const auto group = groups.find(operation.key);
-    // What scans said is what is being judged.
+    // The scans' own reads are what is judged, so they are no evidence.
     if (group != groups.end() && operation.kind != OperationKind::ScanRead && operation.outcome != Outcome::NotRun) {
       group->second.push_back(&operation);
     }

@@ -24,7 +24,8 @@ struct FoundSegments {
   bool isPass() const { return hasSurvivors() || leaving + left != 0; }
 };
 
-// What was given up before it was ever in the log is still found by its id.
+// True if the id leads to another segment in memory: this one has become the original of a compaction that is over. A
+// segment that was given up before it was in the log is still found by its id.
 bool isReplaced(const log::Log& log, const log::Segment& segment) {
   const log::Segment* const known = log.pool().find(segment.id());
   return known != nullptr && known != &segment;

@@ -269,7 +269,7 @@ void DurableCheck::addContents(const log::Certificate& certificate, ByteSpan byt
 
 // ---- judging
 
-// What the backups of these machines would tell of a server's log.
+// The replicas of a server's log that the backups of these machines would list.
 std::map<ServerId, std::vector<coordinator::Replica>> DurableCheck::answers(ServerId owner, uint32_t machines) const {
   std::map<ServerId, std::vector<coordinator::Replica>> answers;
   for (size_t machine = 0; machine < disks_.size(); ++machine) {
@@ -291,12 +291,12 @@ std::map<ServerId, std::vector<coordinator::Replica>> DurableCheck::answers(Serv
 }
 
 coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machines) const {
-  // Who has more in memory than any disk is somebody who is away.
+  // A server whose memory has more than any disk counts as a server that is away.
   const bool is_all = machines == (1U << disks_.size()) - 1 && !is_somebody_powerless_ && owner.server.id != alone_now_;
   coordinator::LogSurvey survey =
       coordinator::surveyLog(owner.server.floor, answers(owner.server.id, machines), {.nobody_is_away = is_all});
-  // A recovery cannot know that no disk has lost what it had flushed, and waits. It may be judged all the same: what
-  // was acknowledged is in the short ones, too.
+  // A recovery waits here, because it cannot know that no disk has lost what it had flushed. The check knows it: where
+  // all tables are sync, replicas that may be short have everything that was acknowledged, so the log can be judged.
   if (owner.is_all_sync && !was_deceived_) survey.doubtful.clear();
   return survey;
 }

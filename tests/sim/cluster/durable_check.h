@@ -31,18 +31,19 @@ namespace ramcore::sim {
 /// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a
 /// recovery brings back everything or waits.
 ///
-/// It reads the disks, not the processes. What it has read of a frame it reads again when its bytes have changed
-/// (SimDisk::lastChange), and of several sets of machines that give the same replicas one is replayed.
+/// It reads the disks, not the processes. A frame is read again only when its bytes have changed (SimDisk::lastChange).
+/// If several sets of machines give the same replicas, only one of them is replayed.
 class DurableCheck {
  public:
   /// All outlive it.
   DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history, runtime::Random random);
 
-  /// Who says of whose log the memory of a running server has more than any disk: it need not be complete on disks.
+  /// @param alone  names the running server, if any, whose memory has more of its log than any disk: this log need not
+  /// be complete on disks
   void setAlone(std::function<std::optional<ServerId>()> alone) { alone_ = std::move(alone); }
 
-  /// Has some moments, drawn from the seed, judged by somebody else as well, who knows nothing of the product's code:
-  /// as they are, or as if all machines lost their power and nothing that was not flushed.
+  /// Has some moments, drawn from the seed, judged by a second judge as well, which shares no code with the product: as
+  /// they are, or as if all machines had lost their power and kept nothing but what was flushed.
   /// @param judge  outlives it; nullptr: nobody
   void setJudge(FrameJudge* judge, uint64_t seed) {
     judge_ = judge;
@@ -87,7 +88,7 @@ class DurableCheck {
     std::vector<Entry> entries;
   };
   using CertificateKey = std::tuple<ServerId, SegmentId, uint64_t, uint32_t, uint32_t, bool>;
-  /// What was read of a frame. Numbers are those of SimDisk::lastChange.
+  /// A frame as it was read last. Numbers are those of SimDisk::lastChange.
   struct Frame {
     uint64_t header_change = ~uint64_t{0};
     backup::FrameFile::Header header;

@@ -10,13 +10,13 @@
 
 namespace ramcore::sim {
 
-/// What is durable somewhere in the cluster, of sync tables: flushed: which versions of which keys, and which removals.
-/// Filled by replicators when they report, asked by clients for everything they are told: an answer that shows an entry
-/// which is not in here came before that entry was durable. One thread.
+/// The entries that are durable somewhere in the cluster (of sync tables: flushed): which versions of which keys, and
+/// which removals. Replicators add entries when they report them; clients look up everything that answers show. An
+/// answer that shows an entry which is not in here came before that entry was durable. One thread.
 class DurableLedger {
  public:
   explicit DurableLedger(const SimTables& tables) : tables_(tables) {}
-  /// Of a key whose table is sync the replicator adds what is flushed, and nothing else.
+  /// True: of this key the replicator adds only flushed entries.
   bool isSync(HistoryKey key) const { return tables_.isSync(key); }
 
   void addObject(HistoryKey key, uint64_t version) { objects_.emplace(key, version); }

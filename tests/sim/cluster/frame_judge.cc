@@ -38,7 +38,7 @@ std::string hexOf(std::string_view bytes) {
 
 Json of(const ObservedValue& value) { return Json::array({value.bits, value.is_integer}); }
 
-/// What was ever written of a disk's frames; the rest is zero.
+/// The bytes of a disk's frames that were ever written; the rest is zero.
 std::vector<Run> runsOf(const JudgedMoment::Disk& disk) {
   std::vector<Run> runs;
   if (disk.disk == nullptr) return runs;

@@ -14,7 +14,7 @@
 
 namespace ramcore::sim {
 
-/// What stands on disks at a moment, who owns what, and what clients were told: all that a judge of it needs to know.
+/// A moment as a judge sees it: what is on the disks, who owns which tablets, and what clients were told.
 struct JudgedMoment {
   struct Disk {
     const runtime::SimDisk* disk = nullptr;  ///< nullptr: the machine has no power
@@ -55,7 +55,7 @@ struct JudgedMoment {
   bool is_power_failure = false;  ///< what is left where nothing survives that was not flushed
 };
 
-/// What a judge counts, by the names that it gives.
+/// The counts of a judge, by the names in its answers.
 inline constexpr std::array kJudgeCountNames = {
     "moments",  "disks", "replicas",    "open replicas",  "short replicas",    "logs", "partial logs", "open ends",
     "cut ends", "keys",  "absent keys", "power failures", "keys without power"};

@@ -8,8 +8,8 @@
 
 namespace ramcore::sim {
 
-/// A place where the product protects somebody: it refuses, waits, or gives up. That a fault happened says little; that
-/// such a place has decided says that the fault met what is there for it.
+/// A place where the product refuses, waits or gives up to protect its promises. That a fault happened says little;
+/// that such a place has reacted says that the fault met its guard.
 enum class Guard : uint8_t {
   // Requests that were answered with something else than Ok: ramcore_request_failures_total.
   ReadRefused,
@@ -45,7 +45,7 @@ enum class Guard : uint8_t {
   RelocationRefused,
   RecoveryWaits,
   RecoveryJoinsEarly,
-  // What clients count.
+  // Counted by clients.
   AttemptAbandoned,
   IdentityLapsed,
   // Lines of logs.

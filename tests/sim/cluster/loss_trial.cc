@@ -71,7 +71,7 @@ runtime::Task<void> LossTrial::run() {
   }
   co_await readAll();
   co_await writeAll();
-  // Nothing that was begun here happens afterwards.
+  // The victim is started again by a timer of this trial, which has to run before the trial ends.
   while (!is_victim_back_) co_await runtime::sleepFor(admin_.dispatch(), 100 * kMilli);
   is_over_ = true;
 }
@@ -137,7 +137,7 @@ void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
   }
 }
 
-// It is started again before the loss is accepted, or later.
+// Kills the victim. A timer starts it again, before the loss is accepted or later.
 void LossTrial::killVictim() {
   cluster_.killServer(victim_, false);
   const auto back_ns = static_cast<int64_t>(random_.between(50 * kMilli, 8'000 * kMilli));

@@ -18,9 +18,9 @@ namespace ramcore::sim {
 /// The last act of some runs, when everything else has been judged: some segments of one server's log are damaged on
 /// every disk, the server is killed, and an operator accepts the loss as `ramcore recover --accept-loss` does.
 ///
-/// Then keys of the tablets that it owned are absent or have a value that was once written for them, under a version
-/// that nobody has seen; if nothing had to be accepted, and of all other tablets, keys are what they were. And no
-/// version that was ever shown is handed out again, also where the key is absent.
+/// Then keys of the tablets that the server owned are absent or have a value that was once written for them, under a
+/// version that no client has seen. Keys of all other tablets are what they were, and so are all keys if nothing had to
+/// be accepted. No version that was ever shown is handed out again, also if the key is absent.
 class LossTrial {
  public:
   /// All are borrowed, and outlive it.
@@ -32,7 +32,7 @@ class LossTrial {
   /// Begins between two events; runs until isOver().
   void start();
   bool isOver() const { return is_over_; }
-  /// Somebody accepted that something was lost.
+  /// True if a loss was accepted.
   bool wasAccepted() const { return was_accepted_; }
   /// Of the keys that a loss concerned, those of which nothing or an older value is left.
   uint64_t changedCount() const { return changed_; }

@@ -149,8 +149,9 @@ void Nemesis::pauseServer() {
   if (cluster_.isDown(index)) return;
   ++paused_;
   if (!options_.crashes || random_.below(4) == 0) return pauseNow(index);
-  // What it has accepted and not replicated yet, it replicates when it goes on: declared dead, fenced and recovered by
-  // then, mostly. No lease protects from that, since the answer to that write does not need one any more.
+  // The server stops with a write that it has accepted and not replicated. When it goes on, it replicates that write,
+  // though it has usually been declared dead, fenced and recovered by then. No lease protects from that: the lease is
+  // not checked again before the answer to the write.
   constexpr int64_t kAwaitWriteNs = 2 * kSecond;
   pauses_at_write_ = index;
   later(cluster_.scheduler.nowNs() + kAwaitWriteNs, [this] {
@@ -194,12 +195,12 @@ void Nemesis::pauseNow(size_t index) {
 
 void Nemesis::resume(size_t index, runtime::SimNode& node) {
   --paused_;
-  // Who was killed meanwhile stays dead.
+  // A server that was killed meanwhile stays dead.
   if (&cluster_.servers[index]->node() == &node && !cluster_.isDown(index)) node.resume();
 }
 
-// Who waits for the answers still does, and the log may have been read by those who recover it, but not much more: its
-// backups still have what they know of it. The most that a server can do that does not know yet that it is dead.
+// Resumes the server soon after it was declared dead, when it can do the most harm: clients still wait for its answers,
+// its log may have been read for the recovery, and its backups still have its replicas.
 void Nemesis::resumeSpared(size_t index, runtime::SimNode& node, int64_t until_ns) {
   const bool is_declared_dead = isDeclaredDead(index);
   const int64_t now_ns = cluster_.scheduler.nowNs();
@@ -230,7 +231,7 @@ void Nemesis::silence(size_t index) {
   endSilence(cluster_.servers[index].get(), is_stopped, cluster_.scheduler.nowNs() + kSilentNsMax);
 }
 
-// When others have long had its tablets, somebody restarts the machine. Others may have killed it before.
+// Restarts the silent server when others have had its tablets for a while. Another fault may have killed it before.
 void Nemesis::endSilence(const SimServer* server, bool is_stopped, int64_t until_ns) {
   const size_t index = *silent_;
   const int64_t now_ns = cluster_.scheduler.nowNs();
@@ -252,8 +253,8 @@ bool Nemesis::isDeclaredDead(size_t index) const {
   return cluster_.coordinator->coordinator().isDead(cluster_.servers[index]->master().id());
 }
 
-// What the dead have left that are not recovered yet is needed, and recoveries need frames too: with more of the dead
-// nothing could ever go on, unless somebody adds a server.
+// Whether so many dead servers wait for their recovery that no more may die. Their replicas and those of the recoveries
+// need frames: with more dead servers no recovery could end, unless a server is added.
 bool Nemesis::isCrowded() const {
   constexpr size_t kDeadMax = 4;
   if (!options_.small_storage) return false;
@@ -290,7 +291,7 @@ void Nemesis::kill(size_t index) {
   take(index, false);
 }
 
-// It is started again after a while.
+// Kills the server, or takes the power of its machine, and starts it again after a while.
 void Nemesis::take(size_t index, bool power) {
   ++starting_;
   power_watch_.noteKill(index);
@@ -302,7 +303,7 @@ void Nemesis::take(size_t index, bool power) {
   });
 }
 
-// A server that learns that it was declared dead ends, and whoever watches over processes starts it again.
+// A server that learns that it was declared dead ends. Its supervisor starts it again.
 void Nemesis::replaceRejected() {
   if (!options_.crashes) return;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
@@ -333,7 +334,7 @@ void Nemesis::healAll() {
 
 void Nemesis::healNetwork() {
   if (!retired_ && cut_off_.empty()) return cluster_.network.healAll();
-  // Not for an instant between these two: what streams hold for each other would be delivered.
+  // healAll() would connect nodes that stay cut off for an instant, and what their streams hold would be delivered.
   std::vector<std::string> nodes = {SimCluster::kCoordinatorNode};
   for (size_t i = 0; i < cluster_.servers.size(); ++i) nodes.push_back(nodeOf(i));
   for (size_t a = 0; a < nodes.size(); ++a) {
@@ -396,7 +397,7 @@ runtime::Task<void> Nemesis::moveAndBack(client::TabletInfo tablet, bool stalls)
   if (returned) ++counts_.moves_back;
 }
 
-// What some clients ask a server from now on reaches it later.
+// From now on requests of some clients reach the server late.
 void Nemesis::stallClients(ServerId server) {
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
     if (idOf(index) != server) continue;
@@ -454,7 +455,7 @@ runtime::Task<void> Nemesis::retireServer() {
   ++counts_.servers_retired;
   std::vector<SimClient*> stopped;
   for (SimClient* client : clients_) {
-    // Who stands still already goes on when whoever stopped it says so.
+    // A client that stands still already is resumed by the fault that has stopped it.
     if (random_.below(2) != 0 || client->node().isPaused()) continue;
     client->node().pause();
     stopped.push_back(client);

@@ -26,9 +26,9 @@ inline int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
   return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
 }
 
-/// What goes wrong, and what operators do meanwhile: faults of the network, pauses, restarts of the coordinator, moves
-/// and splits of tablets, and the end of a server that is cut off while its last tablet is handed over. One step at a
-/// time, at times drawn from the seed. Everything is healed at the end.
+/// Brings about what goes wrong, and does what operators do: faults of the network, pauses, restarts of the
+/// coordinator, moves and splits of tablets, and the end of a server that is cut off while its last tablet is handed
+/// over. One step at a time, at times drawn from the seed. Everything is healed at the end.
 class Nemesis {
  public:
   struct Options {
@@ -39,9 +39,9 @@ class Nemesis {
     bool retires_server = false;
     /// Servers are killed, one or all, and started again on their disks.
     bool crashes = false;
-    /// What was acknowledged survives the loss of all power.
+    /// All tables are sync: what was acknowledged survives the loss of all power.
     bool all_sync = false;
-    /// There are hardly more frames than all need that live.
+    /// Storages have hardly more frames than the servers that live need.
     bool small_storage = false;
     /// Clients stand still now and then, for less than their lease or for more.
     bool pauses_clients = false;
@@ -65,14 +65,14 @@ class Nemesis {
     if (pauses_at_write_ && hasUnsentWrites(*pauses_at_write_)) pauseNow(*pauses_at_write_);
     if (dies_at_ || reads_at_) watchCleaning();
   }
-  /// What threads found wrong that stood still for a while.
+  /// The faults that readers which stood still for a while have found.
   const std::vector<std::string>& failures() const { return failures_; }
-  /// The one whose disk turns bits over.
+  /// The machine whose disk flips bits.
   size_t rottenMachine() const { return rotten_; }
   /// The machine may go for good: what was acknowledged is on others as well.
   bool mayVanish(size_t index) { return power_watch_.mayVanish(index); }
   bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
-  /// The server whose memory is all that has what it has acknowledged last, if there is one: no disks do.
+  /// The server, if any, whose memory alone has what it has acknowledged last: no disk has it.
   std::optional<ServerId> alone();
   /// The server that was declared dead, if any: nothing is asked of it any more.
   std::optional<size_t> retired() const { return retired_; }

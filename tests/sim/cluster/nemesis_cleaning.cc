@@ -1,4 +1,4 @@
-// What the nemesis does to servers that clean: it waits for a step of cleaning, and strikes there.
+// Faults of servers that clean: the nemesis waits for a step of cleaning, and strikes there.
 
 #include "sim/cluster/nemesis.h"
 

@@ -1,4 +1,4 @@
-// What happens to the coordinator besides its own death: it is cut off, or another one is in its place.
+// Faults of the coordinator besides its death: it is cut off, or another coordinator takes its place.
 #include <algorithm>
 
 #include "sim/cluster/nemesis.h"
@@ -61,7 +61,7 @@ void Nemesis::judgeCut(const std::shared_ptr<Cut>& cut) {
 void Nemesis::endCut(const std::shared_ptr<Cut>& cut) {
   std::vector<std::string> processes;
   for (const auto& server : cluster_.servers) processes.push_back(server->node().name());
-  // A process that was started meanwhile has reached the coordinator from where nobody knew it.
+  // A process that was started meanwhile is not cut off and has reached the coordinator.
   const bool says_something = cut->is_judged && !stopped_ && cluster_.coordinator != nullptr &&
                               cut->life == cluster_.coordinator_lives && cut->processes == processes;
   if (says_something) {
@@ -94,7 +94,8 @@ bool Nemesis::haveAllHeardMore() const {
   return true;
 }
 
-// On an empty directory, which makes it one of another cluster, or on an older copy of its own. Then somebody notices.
+// Starts another coordinator in place of the right one: on an empty directory, which makes it one of another cluster,
+// or on an older copy of its own directory. After a while an operator notices, and puts the right one back.
 void Nemesis::replaceCoordinator() {
   if (coordinator_down_ || cutting_off_ || spared_ || !cut_off_.empty() || starting_ != 0) return;
   const bool is_copy = haveAllHeardMore() && random_.below(4) != 0;

@@ -1,4 +1,4 @@
-// What the nemesis does to the machines of servers: power and disks.
+// Faults of servers' machines: power and disks.
 
 #include <cstddef>
 
@@ -27,7 +27,7 @@ void Nemesis::losePower() {
   if (lost > 1) ++counts_.power_losses_at_once;
 }
 
-// Also of a machine on which no process runs.
+// The machine loses its power, also if no process runs on it.
 void Nemesis::losePower(size_t index) {
   power_watch_.noteLoss(index);
   if (cluster_.isDown(index)) return cluster_.disks[index]->losePower();
@@ -44,8 +44,9 @@ void Nemesis::loseAllPower() {
   if (random_.below(2) == 0) restartCoordinator();
 }
 
-// Of all machines but one at once. The others' logs have a copy there. The log of the server that runs there has none
-// any more, but that server has not died: it makes new ones, while nobody disturbs it, for no more is promised.
+// All machines but one lose their power at once. The remaining machine has a replica of the logs of all other servers.
+// The log of its own server has no replica any more, but that server has not died: it makes new ones, and no other
+// fault happens meanwhile, because no more is promised.
 void Nemesis::losePowerButOne() {
   const bool is_calm = paused_ == 0 && !cutting_off_ && cut_off_.empty() && !silent_ && !stopping_ && !liar_ &&
                        !condemned_ && starting_ == 0;
@@ -78,7 +79,7 @@ bool Nemesis::isWhole() const {
   const coordinator::Coordinator::Counts counts = cluster_.coordinator->coordinator().counts();
   size_t up = 0;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    // Who knows that it was declared dead is as good as gone.
+    // A server that knows that it was declared dead counts as gone.
     if (cluster_.isDown(index) || !cluster_.servers[index]->rejected().empty()) continue;
     ++up;
     if (!isWhole(index)) return false;
@@ -108,8 +109,8 @@ void Nemesis::spoilDisk() {
   }
 }
 
-// One machine at a time: with two less than the replicas that are demanded could be kept. What it has not flushed is
-// not shown any more. Somebody starts the process again.
+// Fails on one machine at a time: without two machines fewer replicas than demanded could be kept. Replicas that it has
+// not flushed are not shown any more. Its process is started again later.
 void Nemesis::failFlush(size_t index) {
   if (condemned_ || random_.below(8) != 0) return;
   if (index == liar_ || cluster_.disks[index]->owesFlushes() || !power_watch_.mayLose(index)) return;

@@ -1,5 +1,5 @@
-// What the nemesis does in runs whose settings ask for it: clients that stand still, and processes that are started
-// again with other options.
+// Faults of runs whose settings ask for them: clients that stand still, and processes that are started again with other
+// options.
 #include <algorithm>
 #include <iterator>
 
@@ -33,11 +33,13 @@ void Nemesis::pauseClient() {
 
 // ---- options
 
-// What applies to the next coordinator. @param lease_ns  0: any
+// Draws the options of the next coordinator.
+// @param lease_ns  of servers; 0: drawn as well
 void Nemesis::changeCoordinator(int64_t lease_ns) {
   SimProcessOptions& options = cluster_.process_options;
   constexpr int64_t kLeasesNs[] = {500 * kMilli, 1 * kSecond, 2 * kSecond, 4 * kSecond, 8 * kSecond};
-  // Without crashes nothing brings back what a verdict costs: silence is shorter than that in these runs.
+  // Without crashes no server is started again after a verdict, so silence in these runs is shorter than the time to
+  // it.
   const size_t lease_count = options_.crashes ? std::size(kLeasesNs) : std::size(kLeasesNs) - 1;
   if (lease_ns == 0) lease_ns = kLeasesNs[options_random_.below(lease_count)];
   counts_.leases_raised += lease_ns > options.lease_ns ? 1 : 0;
@@ -50,7 +52,7 @@ void Nemesis::changeCoordinator(int64_t lease_ns) {
   options.client_lease_ns = draw(options_random_, client_ns / 2, client_ns * 2);
 }
 
-// What applies to servers that are started from now on.
+// Draws the options of servers that are started from now on.
 void Nemesis::changeServers() {
   SimProcessOptions& options = cluster_.process_options;
   const auto replicas = static_cast<uint32_t>(options_random_.between(1, 3));
@@ -63,8 +65,8 @@ void Nemesis::changeServers() {
 }
 
 // A server under a long lease is cut off from the coordinator, but not from clients, while the coordinator is started
-// again and again with a shorter one: the others have its tablets as soon as its own lease has ended, and not before.
-// Some clients stand still meanwhile, and come back believing that the tablets are where they were.
+// again and again with a shorter one: other servers must get its tablets as soon as its own lease has ended, and not
+// before. Some clients stand still meanwhile, and still take the server for the owner of the tablets when they go on.
 void Nemesis::lowerLease() {
   if (!options_.crashes || !options_.faults || stopped_ || isCrowded()) return;
   if (coordinator_down_ || cutting_off_ || spared_ || silent_ || !stalled_.empty() || !cut_off_.empty()) return;
@@ -85,7 +87,7 @@ void Nemesis::lowerLease() {
   endLowering(index, cluster_.servers[index].get(), cluster_.scheduler.nowNs() + 2 * lease_ns);
 }
 
-// As whoever watches over a process does when it ends at once.
+// Restarts the coordinator several times in a row, as a supervisor does when a process ends at once.
 void Nemesis::restartSoon(uint32_t times) {
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
@@ -100,7 +102,7 @@ void Nemesis::restartSoon(uint32_t times) {
   });
 }
 
-// A while after it was declared dead.
+// Ends what lowerLease() began, a while after the server was declared dead.
 void Nemesis::endLowering(size_t index, const SimServer* server, int64_t until_ns) {
   const int64_t now_ns = cluster_.scheduler.nowNs();
   const bool is_there = cluster_.servers[index].get() == server && !cluster_.isDown(index);

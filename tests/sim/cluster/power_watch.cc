@@ -12,7 +12,7 @@ void PowerWatch::noteProcesses() {
   }
 }
 
-// What somebody has who is not serving yet was not asked for.
+// The log of a server that does not serve yet counts as empty: nothing of it was acknowledged.
 PowerWatch::Log PowerWatch::logOf(const SimServer& server) {
   const master::ReplicaManager* const replicas = server.master().replicas();
   if (!server.isServing() || replicas == nullptr) return {};
@@ -106,7 +106,7 @@ bool PowerWatch::isSafe(const Log& log, Keeps keeps) {
   std::set<SegmentId> open;
   std::set<SegmentId> safe;
   for (const master::ReplicaManager::Known& known : log.replicas) {
-    // Nothing was reported yet of what is nowhere certified: of private segments, and of heads that are being opened.
+    // Nothing was reported yet of segments without any certificate: private ones, and heads that are being opened.
     if (known.certified_bytes == 0) continue;
     open.insert(known.segment);
     if (keeps(known)) safe.insert(known.segment);

@@ -21,29 +21,30 @@ namespace ramcore::sim {
 /// in frames that were written to since. It counts as one that has nothing left.
 class PowerWatch {
  public:
-  /// @param rotten  the machine whose disk turns bits over: where others lie, it is not relied on alone
+  /// @param rotten  the machine whose disk flips bits: where other disks lie about flushes, it is not relied on alone
   PowerWatch(SimCluster& cluster, size_t rotten) : cluster_(cluster), rotten_(rotten) {}
 
   /// Before the process on a machine is killed.
   void noteKill(size_t index);
   /// The machine loses now what it has not flushed, or a part of what it has.
   void noteLoss(size_t index);
-  /// Whether it may, now.
+  /// Whether the machine may lose its power now.
   bool mayLose(size_t index);
   /// Whether bytes may rot there, also of closed segments: each segment has a copy on another machine, and
   /// every server needs another one for what it writes from then on.
   bool mayRot(size_t index);
-  /// Whether the machine may go for good: each segment has a copy on another one that reads back what was written. Who
-  /// has lost its power since may still have to wait for it.
+  /// Whether the machine may go for good: each segment has a replica on another machine that reads back what was
+  /// written. A recovery may still have to wait for this machine if the other replicas have lost their power since.
   bool mayVanish(size_t index);
-  /// Whether all machines may at once, where nothing was acknowledged before it was said to be flushed.
+  /// Whether all machines may lose their power at once, where nothing was acknowledged before a flush of it was
+  /// reported.
   bool mayLoseAll();
-  /// Whether all machines but this one may at once, if the server that runs there, and has its own log in its memory,
-  /// is left alone until hasCopies().
+  /// Whether all machines but this one may lose their power at once, if the server that runs there, and has its own log
+  /// in its memory, is left alone until hasCopies().
   bool mayLoseAllBut(size_t index);
-  /// A server that runs goes on with one copy: what is elsewhere now is left behind in the next moment.
+  /// Whether a server that runs goes on with a single replica: it may leave its other replicas behind at any moment.
   bool isOneEnough();
-  /// What the server that runs there has reported is on other machines, too.
+  /// Whether everything that the server on this machine has reported durable is on other machines, too.
   bool hasCopies(size_t index);
 
  private:

@@ -49,7 +49,8 @@ bool isSame(const log::EntryView& kept, const log::EntryView& stored) {
 // Whether something that a replica holds and memory does not would be missed by a recovery.
 bool isMissed(const master::Master& master, SegmentId segment, const log::EntryView& entry) {
   const log::Log& log = *master.log();
-  // Also a dead object holds down what it names: a tombstone has to have taken its place.
+  // A dead object that names a segment keeps an older object dead, too: a tombstone has to have taken its place in
+  // memory.
   const log::Segment* const named = entry.namesSegment() ? log.pool().find(entry.namedSegment()) : nullptr;
   if (named != nullptr && named->state() != log::SegmentState::Unlinked) return true;
   if (entry.type() != log::EntryType::Object) return false;
@@ -145,7 +146,7 @@ runtime::Task<void> ReplicaCheck::check(SimCluster& cluster, SimServer& server, 
 
 void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Result<log::Certificate>& loaded,
                            std::span<const std::byte> bytes) {
-  // What was freed, lost or fenced while it was read says nothing.
+  // A replica that was freed, lost or fenced while it was read is not compared.
   if (!isLive(cluster, wanted.backup, wanted.backup_id) || !isLive(cluster, wanted.master, wanted.master_id)) return;
   const master::Master& master = cluster.servers[wanted.master]->master();
   const log::Segment* const segment = master.log()->pool().find(wanted.segment);

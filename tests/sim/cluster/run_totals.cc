@@ -89,7 +89,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     return kind.crashes ? with_crashes : crash_free;
   };
   const auto withFaults = [&](double floor) { return kind.faults ? floor : 0; };
-  // Where sessions are the network's own.
+  // Floors for runs in which sessions are those of the simulated network, and not of the packet protocol.
   const auto ofSessions = [&](double floor) { return kind.faults && !kind.frames ? floor : 0; };
   std::vector<Floor> floors = {
       {"operations completed", counts.operations, kOperationsMin},

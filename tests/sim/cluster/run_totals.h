@@ -6,7 +6,7 @@
 
 namespace ramcore::sim {
 
-/// What kind of runs they were; each kind has floors of its own.
+/// The kind of the runs that are added up; each kind has floors of its own.
 struct RunKind {
   bool faults = true;
   bool crashes = false;

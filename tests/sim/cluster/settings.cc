@@ -115,7 +115,7 @@ Settings Settings::drawn(uint64_t seed, bool cold_bytes) {
   drawn.segment_kb = is_large ? kLargeSegmentKb : kSmallSegmentKb;
   drawn.memory_segments = random.below(3) == 0 ? 11 : 16;
   drawn.keys = drawKeys(random);
-  // What all objects take together, of what the memory of all servers has room for.
+  // The share of the room in the memories of all servers that all objects take together.
   constexpr uint64_t kSegmentsApart = 7;  // heads, and what cleaning needs
   constexpr uint64_t kEntryBytes = 100;   // beside the value
   const uint64_t live_percent = random.between(5, 60);

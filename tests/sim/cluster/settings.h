@@ -39,11 +39,11 @@ struct Settings {
   /// @param cold_bytes  most keys hold a large value (see WorkloadOptions::hot_and_cold)
   static Settings drawn(uint64_t seed, bool cold_bytes);
 
-  /// What an object and its entry may take of a segment.
+  /// The longest entry that the log takes with these settings.
   uint32_t entryBytesMax() const;
   uint32_t segmentBytes() const { return static_cast<uint32_t>(segment_kb << 10); }
   uint64_t memoryBytes() const { return memory_segments * segmentBytes(); }
-  /// Servers that fall silent for ever leave enough others for the copies that are demanded.
+  /// True if enough servers for the demanded replicas are left when one falls silent for ever.
   bool canLoseOne() const { return servers >= (changes_options != 0 ? 2 : min_replicas) + 2; }
   /// Every single number makes sense, and all together. If not, why.
   std::string problem() const;

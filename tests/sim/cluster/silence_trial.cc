@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kMilli = runtime::kNanosPerMilli;
 constexpr int64_t kSecond = runtime::kNanosPerSecond;
-// After the tablets are with others: a pause of 450 ms between two questions, on a clock that is 2.4 % slow; up to 10
-// ms until somebody looks whether it is time; and the question and an attempt over a network that delays.
+// How long calls may still take when the tablets are with others: a pause of 450 ms between two questions, on a clock
+// that is 2.4 % slow; up to 10 ms until the client looks whether it is time; and the question and an attempt over a
+// network that delays.
 constexpr int64_t kKeptNsMax = 500 * kMilli;
 // Longer than everything that a recovery waits for and that ends by itself.
 constexpr int64_t kWaitsForGoodNs = 60 * kSecond;
@@ -67,7 +68,7 @@ runtime::Task<void> SilenceTrial::run() {
 // A server that lives and has a tablet with a key of the workload.
 bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
   const size_t first = random_.below(cluster_.servers.size());
-  // Where a disk is lost already there are too few others for all copies.
+  // If a disk is lost already, too few other servers are left for all replicas.
   for (const auto& server : cluster_.servers) {
     if (server->backup() != nullptr && server->backup()->store().isCondemned()) return false;
   }
@@ -103,8 +104,9 @@ void SilenceTrial::silence() {
   if (random_.below(2) == 0) killAnother();
 }
 
-// What its log had on the silent one is with others, too, unless a single replica is enough for it: then the only one
-// of what it wrote last may be there, everybody would wait for that, as promised, and another server is looked for.
+// Kills a server whose log has a replica of every segment on another server than the silent one. A server for which a
+// single replica is enough is not chosen: the only replica of its last writes may be on the silent server, and its
+// recovery would wait for that, as promised.
 void SilenceTrial::killAnother() {
   const size_t first = random_.below(cluster_.servers.size());
   const auto back_ns = static_cast<int64_t>(random_.between(20 * kMilli, 3 * kSecond));
@@ -135,7 +137,7 @@ runtime::Task<void> SilenceTrial::call(Caller& caller) {
   caller.is_ready = true;
   while (!is_silent_) co_await runtime::sleepFor(caller.client.dispatch(), kMilli);
   for (;;) {
-    // Shorter than what anybody waits before he asks.
+    // An impatient call ends before its client would ask where the tablet is.
     const int64_t patience_ns =
         caller.is_patient ? 60 * kSecond : static_cast<int64_t>(random_.between(20 * kMilli, 40 * kMilli));
     ++caller.calls;
@@ -173,7 +175,7 @@ runtime::Task<void> SilenceTrial::awaitTaken() {
 }
 
 runtime::Task<bool> SilenceTrial::areWaitingForVictim(const std::set<ServerId>& dead) {
-  // It lived until then, and had whole copies on others.
+  // The server that was killed lived until then, and had whole replicas on others: its recovery must not wait.
   if (killed_ && dead.contains(*killed_)) co_return false;
   auto status = co_await admin_.core().coordinator().clusterStatus(in(admin_, 60 * kSecond));
   if (!status.ok()) co_return false;

@@ -17,19 +17,19 @@
 namespace ramcore::sim {
 
 /// The last act of some runs, when everything else has been judged: a server with tablets falls silent for ever, and no
-/// session with it ends. Every client knows it and calls it. Some are patient: their call has an answer soon after the
-/// tablets are with others. The calls of the rest are over long before anybody would ask where the tablets are: one of
-/// them has an answer as soon. In half of the runs the process of another server dies at the same moment, and is
-/// started again.
+/// session with it ends. Every client knows it and calls it. Some clients are patient: their call has an answer soon
+/// after the tablets are with others. The calls of the others end long before a client would ask where the tablets are;
+/// one of these calls has to have an answer just as soon. In half of the runs the process of another server dies at the
+/// same moment, and is started again.
 ///
-/// All tablets have to be available then, with one exception: those of a server that was dead before, of whose log the
-/// silent one may have more than anybody who is left (DurableCheck::mayWaitFor). The coordinator has to say that it
-/// waits for that one, and when its storage is back, everything has to be there.
+/// All tablets have to be available then, with one exception: the tablets of a server that was dead before, if the
+/// silent server may have more of its log than all others (DurableCheck::mayWaitFor). Then the coordinator has to say
+/// that it waits for the silent server, and when that server's storage is back, everything has to be there.
 class SilenceTrial {
  public:
   /// All are borrowed, and outlive it.
-  /// @param may_vanish  of which machines there are copies enough elsewhere
-  /// @param end         what every key of the workload has
+  /// @param may_vanish  whether a machine may go for good: others have replicas of all that it has
+  /// @param end         the state of every key of the workload
   SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients, const SimTables& tables,
                DurableCheck& disks, std::function<bool(size_t machine)> may_vanish, std::vector<FinalObject> end);
 
@@ -43,12 +43,12 @@ class SilenceTrial {
   bool wasWaitedFor() const { return !waiting_.empty(); }
   /// When it is over.
   std::vector<std::string> failures() const;
-  /// Then somebody kills the process, and starts it again if it is waited for. Runs until isEnded().
+  /// Kills the silent process, and starts it again if a recovery waits for it. Runs until isEnded().
   void end();
   bool isEnded() const { return is_ended_; }
 
  private:
-  /// What one client does.
+  /// The call of one client.
   struct Caller : runtime::Job {
     Caller(SilenceTrial& owner, SimClient& its_client, bool waits)
         : Job([](runtime::Job& job) {

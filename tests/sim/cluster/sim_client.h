@@ -31,7 +31,7 @@ struct FastCalls {
   uint64_t permille = 0;            ///< of the calls
   uint64_t futures_permille = 300;  ///< of these: with a future
   uint64_t dropped_permille = 20;   ///< of these, on one object: nobody waits for it
-  /// Of these: their end is not known to the call, but to somebody who looks at the clock now and then.
+  /// Calls of these that do not know their deadline: a caller that looks at the clock now and then ends them.
   uint64_t expired_permille = 500;
 };
 
@@ -57,7 +57,7 @@ class SimClient {
   void start(uint64_t calls);
   /// Reads every key of the workload, until it has an answer for each: the end state, noted in the history as well.
   void readAll();
-  /// Also those whose future was dropped have ended: they change nothing any more.
+  /// All calls have ended, also those whose future was dropped: they change nothing any more.
   bool isDone() const { return done_ && async_->runningCount() == 0; }
   /// Calls that began without a coroutine.
   uint64_t fastCount() const { return fast_calls_; }
@@ -85,11 +85,11 @@ class SimClient {
   bool isFast() { return shared_.fast.permille != 0 && fast_random_.below(1000) < shared_.fast.permille; }
   bool hasFuture() { return fast_random_.below(1000) < shared_.fast.futures_permille; }
   runtime::Task<client::PointResult> executeFast(client::PointRequest request, int64_t deadline_ns);
-  /// Nothing: its future was dropped.
+  /// @return nothing if its future was dropped
   runtime::Task<std::optional<Answer>> executeWithFuture(const PlannedPart& part, client::PointRequest request);
   template <typename Items>
   runtime::Task<void> multiWithFuture(Items& items);
-  /// Looks at it now and then, as a program does that polls.
+  /// Looks at the future now and then, as a program does that polls.
   template <typename T>
   runtime::Task<void> untilReady(Future<T>& future);
   bool isUnwound() const { return core_->isIdle() && async_->runningCount() == 0 && !ending_.hasWaiters(); }

@@ -47,7 +47,7 @@ struct SimClusterOptions {
   }
 };
 
-/// What an operator may change when he starts a process again. Applies to those started from then on.
+/// Options that an operator may change when a process is started again. They apply to processes started from then on.
 struct SimProcessOptions {
   // Of the coordinator.
   int64_t lease_ns = 2 * runtime::kNanosPerSecond;
@@ -78,10 +78,10 @@ struct SimCluster {
   void killServer(size_t index, bool power);
   /// Starts a server on the disk of one that was killed, as a new process.
   void restartServer(size_t index);
-  /// What the processes of servers and coordinators did, those that have died included.
+  /// The counts of all processes of servers and coordinators, those that have died included.
   RunCounts countAll() const;
   bool isDown(size_t index) const { return down_.contains(index); }
-  /// Before that, a table's tablets all go to those that do.
+  /// Whether all servers serve. Before that, the tablets of a new table go only to those that do.
   bool allServe() const;
   /// Down since its machine lost power: what is left on its disk is nobody's yet.
   bool isPowerless(size_t index) const { return powerless_.contains(index); }

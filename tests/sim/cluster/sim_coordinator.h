@@ -26,7 +26,7 @@ class SimCoordinator {
   coordinator::Coordinator& coordinator() { return *coordinator_; }
   const coordinator::Coordinator& coordinator() const { return *coordinator_; }
   rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
-  /// What became of reading the state, once that is known.
+  /// With which status reading the state has ended; nothing before that.
   std::optional<Status> started() const { return started_; }
 
  private:

@@ -111,8 +111,8 @@ void SimReplicator::requestFlush(LogPosition position) {
         is_known ? groupEnd(head->second, position.offset_bytes) : position.offset_bytes);
 }
 
-// Who asks in the middle of a job for what it has put into the index so far may name the middle of a group. What is
-// flushed is whole groups.
+// The end of the group in which the offset lies: only whole groups are flushed. A caller that asks in the middle of a
+// job for a flush of what it has put into the index so far may name an offset in the middle of a group.
 uint32_t SimReplicator::groupEnd(const Head& head, uint32_t offset_bytes) {
   const uint32_t from = head.noted_flushed_bytes;
   const uint32_t to = head.segment->committedBytes();
@@ -182,7 +182,7 @@ void SimReplicator::note(const Report& report) {
   }
 }
 
-// Those of sync tables, or those of others, up to `end_bytes`.
+// Notes the entries of sync tables, or those of other tables, up to `end_bytes` as durable.
 void SimReplicator::noteEntries(Head& head, uint32_t& noted_bytes, uint32_t end_bytes, bool is_sync) {
   if (ledger_ == nullptr || noted_bytes >= end_bytes) return;
   std::vector<std::byte> bytes(end_bytes - noted_bytes);

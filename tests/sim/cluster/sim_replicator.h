@@ -53,7 +53,7 @@ class SimReplicator final : public log::Replicator {
   /// Segments that have places, or wait for some.
   size_t placeCount() const { return segments_.size(); }
 
-  /// Nothing is left to report.
+  /// True if nothing is left to report.
   bool isIdle() const { return reports_.empty(); }
   /// No reports any more: the executor is going away.
   void stop() { reports_.clear(); }

@@ -24,8 +24,8 @@ namespace {
 constexpr uint64_t kEventsMax = 10'000'000;
 constexpr int64_t kSetupNsMax = 60 * runtime::kNanosPerSecond;
 constexpr int64_t kRunNsMax = 1'800 * runtime::kNanosPerSecond;
-// Most runs are over long before. Where a coordinator lives for some seconds and each server for half a minute a full
-// cluster may have no time to recover one log of many; whoever waits then has to go on when the faults have ended.
+// Most runs are over long before. If a coordinator lives for some seconds and each server for half a minute, a full
+// cluster may have no time to recover one log of many. Faults end then, and whatever waits has to go on.
 constexpr int64_t kFaultsNsMax = 600 * runtime::kNanosPerSecond;
 
 /// What kind of run a seed is.
@@ -132,7 +132,8 @@ class Scenario {
     cluster.log.clean_below_free_permille = variation_.cleans_early ? 350 : 200;
     return cluster;
   }
-  /// What is `bytes` for the fixed settings, for those of this run: as much in proportion to what is kept there.
+  /// `bytes` of storage for the fixed settings, scaled to those of this run in proportion to the replicas that are
+  /// kept.
   uint64_t storageFor(uint64_t bytes) const {
     const Settings fixed;
     const auto kept = [](const Settings& settings) {
@@ -140,7 +141,7 @@ class Scenario {
     };
     return std::max(bytes, bytes * kept(settings_) / kept(fixed));
   }
-  // With three copies of everything any machine may.
+  // With three replicas of everything any machine may go for good.
   bool mayVanish(size_t machine) {
     const bool has_three = settings_.replicas >= 3 && !settings_.changes_options;
     return has_three || nemesis_->mayVanish(machine);
@@ -281,11 +282,11 @@ class Scenario {
     return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
   }
 
-  /// What an operator does when nothing can go on because all frames hold what the dead have left: he adds what the
-  /// coordinator says, or a server. Most runs are over before.
+  /// Does what an operator does when recoveries cannot go on because replicas of dead servers fill all frames: adds the
+  /// servers that the coordinator asks for, or one server. Most runs are over before.
   void addServerLater() {
     const int64_t patience_ns = (variation_.tight_storage ? 100 : 300) * runtime::kNanosPerSecond;
-    // Servers that are told to keep three copies where one was planned need so many times the storage.
+    // Servers that are told to keep three replicas where one was planned need three times the storage.
     const size_t servers_max = settings_.changes_options != 0 ? 3 * settings_.servers : 8;
     const size_t servers_max_as_said = std::max<size_t>(servers_max, 12);
     cluster_.scheduler.call(cluster_.scheduler.nowNs() + patience_ns, [this, servers_max, servers_max_as_said] {

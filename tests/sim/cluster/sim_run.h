@@ -16,7 +16,7 @@
 
 namespace ramcore::sim {
 
-/// What a run of full size has: calls of each of 8 clients, and operations that have to be completed.
+/// A run of full size: the calls of each of 8 clients, and the operations that have to be completed.
 inline constexpr uint64_t kCallsPerClient = 320;
 inline constexpr uint64_t kOperationsMin = 2000;
 
@@ -50,7 +50,7 @@ struct RunOptions {
   std::function<void(std::string_view line)> print;
 };
 
-/// What happened, for the totals over many seeds; all have floors.
+/// What happened in a run; added up over many seeds, where each count has a floor.
 struct RunCounts {
   uint64_t calls[kCallKindCount] = {};
   /// Completed operations: what clients called and got a definite answer to, parts counted one by one. Not among them:

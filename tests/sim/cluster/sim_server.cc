@@ -90,7 +90,7 @@ SimServer::~SimServer() {
     server_->stop(false);
     caller_->shutDown();
   });
-  // What it waits for are timers and its own threads: simulated time goes on until it is done.
+  // The server still waits for timers and its own threads: simulated time goes on until it has stopped.
   const auto ended = [this] {
     return server_->stopped() && (replicator_ == nullptr || replicator_->isIdle()) &&
            !dispatch_.dispatch().hasRequests();

@@ -64,8 +64,8 @@ class SimServer final : private server::ServerObserver {
   void stopInOrder();
   bool isStopping() const { return stopping_; }
   bool hasStopped() const { return stopping_ && server_->stopped(); }
-  /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
-  /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
+  /// Ends the process as kill -9 does: from here on it sends, receives and writes nothing. What is left is unwound when
+  /// it is destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
   /// One of its threads, that has no work of its own.
   SlowReader& slowReader() { return slow_reader_; }
@@ -75,7 +75,7 @@ class SimServer final : private server::ServerObserver {
   const backup::Backup* backup() const { return server_->backup(); }
   backup::Backup* backup() { return server_->backup(); }
   const std::string& networkNode() const { return network_node_; }
-  /// Not empty when the server cannot go on.
+  /// Why the server cannot go on; empty: it can.
   const std::string& rejected() const { return rejected_; }
 
  private:

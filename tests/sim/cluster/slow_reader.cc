@@ -21,7 +21,7 @@ std::vector<const log::Segment*> closedSegments(const log::Log& log) {
   return found;
 }
 
-/// What lookups find there.
+/// The objects of the segment that lookups find.
 std::vector<log::EntryRef> objectsIn(const master::Master& master, const log::Segment& segment) {
   std::vector<log::EntryRef> objects;
   for (uint32_t offset = 0; offset < segment.committedBytes();) {

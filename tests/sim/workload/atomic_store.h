@@ -20,7 +20,7 @@ struct AtomicRunOptions {
   uint32_t late_ns_max = 50'000'000;  ///< how late a call with a lost answer may still run
 };
 
-/// What came out of it, final reads by a last client included.
+/// The outcome of a run, final reads by a last client included.
 struct AtomicRun {
   History history;
   std::vector<HistoryKey> keys;

@@ -6,7 +6,7 @@
 
 namespace ramcore::soak {
 
-/// What was read for it.
+/// What rebuild() has read.
 struct Rebuilt {
   uint64_t segments = 0;
   uint64_t entries = 0;

@@ -59,7 +59,8 @@ class SoakStore {
   store::Found find(std::string_view key) const {
     return store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
   }
-  /// What Maintenance does between two slices of cleaning, for a store that has none. The caller is the reclaimer.
+  /// Does what Maintenance does between two slices of cleaning, because this store has no Maintenance. The caller is
+  /// the reclaimer.
   void turn(runtime::RcuReader self) {
     rcu_.quiescent(self);
     rcu_.reclaim(1000);

@@ -1,11 +1,11 @@
-/// What a backup shows of what it has: lists, and what recoveries and masters read.
+/// What a backup shows of its replicas: its lists, and the entries that recoveries and masters read.
 
 #include "tests/unit/backup/backup_service_fixture.h"
 
 namespace ramcore::backup::served {
 namespace {
 
-// For a log whose end is lost.
+// A log whose end is lost needs the members of its newest head.
 TEST_F(BackupServiceTest, TheNewestHeadIsListedWithItsMembersAlsoIfItIsClosed) {
   const std::vector<SegmentId> members = {SegmentId(1), SegmentId(2)};
   ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
@@ -136,7 +136,7 @@ TEST_F(BackupServiceTest, EntriesOfSomeRangesAreRead) {
   EXPECT_EQ(read(readBytes(segment.id(), {lower}, 3)).status, Status::BadRequest);
 }
 
-/// A recovery reads the replica that was chosen or none, whatever has become of that.
+/// A recovery reads the replica that it has chosen or none, whatever has become of that replica.
 TEST_F(BackupServiceTest, NoOtherReplicaThanTheChosenOneIsRead) {
   const SegmentMaker segment = makeHead(1, {SegmentId(1)});
   ASSERT_EQ(put(segment)->outcome(), Status::Ok);
@@ -155,7 +155,7 @@ TEST_F(BackupServiceTest, NoOtherReplicaThanTheChosenOneIsRead) {
   EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { version.reserved[0] = 1; }), Status::NotFound);
 }
 
-/// Or a recovery would choose it again and again.
+/// Otherwise a recovery would choose the lost replica again and again.
 TEST_F(BackupServiceTest, WhatIsLostAfterItWasListedIsNotListedAgain) {
   ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
   ASSERT_EQ(put(makeHead(2, {SegmentId(1), SegmentId(2)}), true)->outcome(), Status::Ok);

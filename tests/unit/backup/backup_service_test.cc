@@ -1,4 +1,4 @@
-/// What a backup takes, from whom, and what becomes of it.
+/// Which replicas a backup takes, from which servers, and when it frees them.
 
 #include "tests/unit/backup/backup_service_fixture.h"
 
@@ -138,7 +138,7 @@ TEST_F(BackupServiceTest, FramesGoWhenTheirMasterIsReleased) {
   EXPECT_EQ(knowing.questions, questions) << "nothing is left to ask about";
 }
 
-// It may be an older copy that knows nothing of this master.
+// Such a coordinator may have an older copy of the state, which does not know this master.
 TEST_F(BackupServiceTest, WhatACoordinatorThatIsNotObeyedAnswersFreesNothing) {
   ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
   fence();
@@ -169,7 +169,7 @@ TEST_F(BackupServiceTest, WhatWasFreedBeforeItCameTakesNoFrame) {
   EXPECT_EQ(put(repeated)->outcome(), Status::NotFound);
   EXPECT_EQ(put(makeHead(3, {SegmentId(3)}))->outcome(), Status::Ok) << "others are none of these";
   EXPECT_EQ(backup->store().stats().frames_free.load(), all - 1);
-  // Another one's segment of the same name is another one.
+  // A segment of the same id, but of another master, is another segment.
   wire::WriteReplica::Request request{.header = header(Opcode::WriteReplica),
                                       .master = ServerId(6),
                                       .segment = late.id(),

@@ -41,7 +41,7 @@ TEST(FrameFile, SuperblockBytes) {
   EXPECT_EQ(file.file->bytes(), 8192u + 16 * (4096 + 0x4000));
 }
 
-// What comes then has the fifth.
+// Takes four frames, so that the next replica gets the fifth.
 void takeFourFrames(StoreWorld& world) {
   for (uint64_t id = 101; id < 105; ++id) {
     const SegmentMaker segment(kCluster, ServerId(7), SegmentId(id));

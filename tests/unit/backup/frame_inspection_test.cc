@@ -17,7 +17,7 @@ using testing::IsEmpty;
 
 constexpr uint32_t kFirstFrame = 0;  // of 16
 
-/// A copy of a frame file, to be damaged.
+/// A frame file in memory, to be damaged.
 class CopiedFile final : public FrameBytes {
  public:
   explicit CopiedFile(ByteSpan content) : content_(content.begin(), content.end()) {}

@@ -195,7 +195,7 @@ TEST_F(FewFramesTest, SmallHeadsAndSurvivorsHaveFramesThatTheOthersCannotTake) {
   EXPECT_EQ(open(kSmallHead), Status::NoSpace) << "the last one is for survivors";
   EXPECT_EQ(open(Flags::kOpen), Status::Ok);
   EXPECT_EQ(freeFrames(), 0u);
-  // What comes free goes to those first for whom it is kept, whoever had it.
+  // A frame that comes free fills the shares that are kept first, whatever it held.
   world.store->free(kMaster, SegmentId(12));
   EXPECT_EQ(open(kHead), Status::NoSpace);
   EXPECT_EQ(open(kSmallHead), Status::NoSpace) << "they have theirs";
@@ -244,7 +244,7 @@ TEST_F(FrameStoreTest, AReplicaWhoseTailWasCondemnedIsNotShownWithoutIt) {
   EXPECT_EQ(world.load(kMaster, segment.id()).status, Status::NotFound);
 }
 
-// A recovery that has been told of the whole replica reads none that is the beginning of it.
+// A recovery that was shown the whole replica must not read one that is only the beginning of it.
 TEST_F(FrameStoreTest, AnOpenReplicaDoesNotStandInForTheLostOneThatTookItsPlace) {
   const SegmentMaker segment = makeSegment(3);
   const auto& ends = segment.groupEnds();
@@ -371,7 +371,7 @@ TEST_F(FrameStoreTest, AFlushSaysHowMuchWasThereWhenItBegan) {
   EXPECT_EQ(first.flushed_bytes, ends[1]);
   EXPECT_EQ(world.run(std::move(next)), Status::Ok);
   EXPECT_EQ(second.flushed_bytes, ends[3]);
-  // Not what has no certificate, and not what has one of another epoch.
+  // Bytes without a certificate do not count as flushed, nor do bytes with one of another epoch.
   FrameStore::Written bare = put(3, 4, 1, false);
   EXPECT_EQ(world.flush(bare), Status::Ok);
   EXPECT_EQ(bare.flushed_bytes, ends[3]);

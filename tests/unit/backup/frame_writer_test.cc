@@ -32,7 +32,7 @@ struct FrameWriterTest : testing::Test {
     return world.store->write(
         StoreWorld::makeWrite(kMaster, segment, epoch, from, to, flags, segment.certificate(to, epoch, closed)));
   }
-  /// What is going to be answered to a write, when it is.
+  /// The answer to a write, when there is one.
   runtime::Task<Status> answer(FrameStore::Written written) {
     if (written.status != Status::Ok) co_return written.status;
     co_return co_await world.onExecutor([this, written] { return world.store->written(written); });
@@ -69,7 +69,7 @@ TEST_F(FrameWriterTest, AWriteIsAnsweredWhenTheDiskHasTakenIt) {
   EXPECT_FALSE(world.store->isWritten(written));
   EXPECT_FALSE(world.store->idle());
   auto answered = answer(written);
-  // One that is repeated brings nothing, and is not answered before the first one either.
+  // A repeated write brings nothing new, and is not answered before the first one either.
   const FrameStore::Written repeated = write(segment, 0, segment.length(), Flags::kOpen);
   auto again = answer(repeated);
   runOthers();
@@ -147,7 +147,8 @@ TEST_F(FrameWriterTest, AFlushCoversWhatWaitsForTheDisk) {
   ASSERT_EQ(world.run(answer(done)), Status::Ok);
   world.disk_thread.pause();
   FrameStore::Written waiting = write(segment, 0, segment.length(), Flags::kOpen, true);
-  // It is to cover what was taken before it was asked for, so it does not begin before that is written.
+  // The flush has to cover the writes that were taken before it was asked for, so it does not begin before they are
+  // done.
   auto flushed = world.onExecutor([&] { return world.store->flushed(done); });
   runOthers();
   EXPECT_FALSE(flushed.isDone());
@@ -180,19 +181,19 @@ TEST_F(FrameWriterTest, AWriteThatFailsTakesThoseBehindItWithIt) {
   EXPECT_EQ(world.run(std::move(third_answer)), Status::IoError);
   EXPECT_EQ(world.run(std::move(flushed)), Status::IoError);
   EXPECT_EQ(offsets.size(), 1u) << "certificates of bytes that are not there would overwrite good ones";
-  // What was answered is there, and nothing more is taken for this replica.
+  // The writes that were answered are there, and no more is taken for this replica.
   expectLoaded(segment, ends[1], false);
   refused.reset();
   EXPECT_EQ(write(segment, ends[1], ends[2]).status, Status::IoError);
   EXPECT_EQ(write(segment, 0, ends[2], Flags::kOpen).status, Status::IoError);
-  // Another one of a later epoch gets a frame of its own.
+  // A replica of a later epoch gets a frame of its own.
   EXPECT_EQ(world.run(answer(write(segment, 0, ends[2], Flags::kOpen, false, 2))), Status::Ok);
   world.restart();
   EXPECT_EQ(world.load(kMaster, segment.id()).certificate, segment.certificate(ends[2], 2, false));
 }
 
-// A flush fails while the disk has not taken what was written behind it. That is not answered, so it does not count;
-// what was flushed before does.
+// A flush fails while the disk has not taken a write that came after it. That write is not answered, so it does not
+// count. What was flushed before counts.
 TEST_F(FrameWriterTest, WhatWasFlushedIsThereAlsoIfAFlushFailsBesideAWriteThatWaits) {
   const SegmentMaker segment = makeOwnSegment(3);
   const SegmentMaker other = makeOwnSegment(4);
@@ -204,7 +205,7 @@ TEST_F(FrameWriterTest, WhatWasFlushedIsThereAlsoIfAFlushFailsBesideAWriteThatWa
   world.disk.failFlushes(1);
   world.disk.setFlushTime(100'000'000, 100'000'000);
   auto flushed = world.onExecutor([&] { return world.store->flushed(lost); });
-  runOthers();  // it has begun
+  runOthers();  // the flush has begun
   world.disk_thread.pause();
   const FrameStore::Written waiting = write(segment, ends[1], ends[2]);
   ASSERT_TRUE(waiting.is_queued);
@@ -342,7 +343,7 @@ TEST_F(FrameWriterGaugeTest, AWriteThatMakesItsThreadWaitIsTheLastOneThere) {
 
 TEST_F(FrameWriterGaugeTest, AThreadThatLostItsProcessorGoesOnWriting) {
   EXPECT_FALSE(isHandedOver());
-  // What it waited for in its sleep is not the disk's.
+  // A wait during the sleep has nothing to do with the disk.
   sleep();
   takes_ns = 500'000'000;
   EXPECT_FALSE(isHandedOver());

@@ -38,7 +38,7 @@ TEST(FreeFrames, AnEighthIsKeptForSmallHeadsAndAnEighthForSurvivors) {
   EXPECT_TRUE(frames.take(kSurvivorFlags));
   EXPECT_TRUE(frames.take(kSurvivorFlags));
   EXPECT_EQ(stats.frames_free.load(), 0u);
-  // A small head that is gone has its share back, before anybody else.
+  // The frame of a small head that is gone fills the share of small heads again, before anything else.
   frames.put(*small, true);
   EXPECT_FALSE(frames.take(kSurvivorFlags));
   EXPECT_FALSE(frames.take(kHeadFlags));

@@ -18,7 +18,7 @@ constexpr uint32_t kSegments = 6;
 
 class History {
  public:
-  /// @param thread  that writes; the disk's own stands still now and then
+  /// @param thread  the thread that writes; the disk's own stands still now and then
   /// @param refused_permille  of writes of data
   explicit History(uint64_t seed, WriteThread thread = WriteThread::Auto, uint64_t refused_permille = 0)
       : world_(seed, 12), random_(world_.scheduler.stream("history")) {

@@ -119,7 +119,7 @@ TEST_F(ScrubberTest, ARottenReplicaIsCountedAndItsMasterToldOnce) {
   EXPECT_EQ(corrupt(), 1u) << "it is known";
   EXPECT_EQ(judge.told.size(), 1u);
 
-  // The only other server may be this one.
+  // The master may have no other server for its new replica than this one.
   const uint64_t free_before = world.store->stats().frames_free.load();
   keep(rotten, true, 8);
   EXPECT_EQ(world.load(kMaster, SegmentId(2)).certificate.replica_epoch, 8u);

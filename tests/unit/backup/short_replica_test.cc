@@ -142,7 +142,8 @@ TEST_F(ShortReplica, ACleanStopWhoseFlushFailsIsNone) {
   EXPECT_TRUE(mayBeShort());
 }
 
-// What was not flushed is lost sector by sector, and the superblock may be what is left, or what is not.
+// Bytes that were not flushed are lost sector by sector. The superblock may be among those that are lost, or among
+// those that are left.
 TEST_F(ShortReplica, WhatADiskThatLiesHasLostAroundACleanStopIsNotTakenForWhole) {
   uint64_t lost = 0;
   for (uint64_t seed = 1; seed <= 600; ++seed) {
@@ -162,7 +163,7 @@ TEST_F(ShortReplica, WhatADiskThatLiesHasLostAroundACleanStopIsNotTakenForWhole)
                                 groups == 3 ? Flags::kOpen : 0, segment.certificate(endOf(groups), 1, false)));
       ASSERT_EQ(machine.flush(written), Status::Ok);
       answered = endOf(groups);
-      // Some of it gets to the disk, as luck has it.
+      // One of the flushes may reach the disk.
       machine.disk.setLying(groups == seed % 8 ? false : true);
     }
     if (lies_before) ASSERT_EQ(machine.closeCleanly(), Status::Ok);
@@ -177,7 +178,7 @@ TEST_F(ShortReplica, WhatADiskThatLiesHasLostAroundACleanStopIsNotTakenForWhole)
   EXPECT_GT(lost, 50u);
 }
 
-// The marks of an earlier loss may be what the disk lies about.
+// The disk may lie about the marks of an earlier loss, too.
 TEST_F(ShortReplica, MarksThatADiskHasLostAreMissed) {
   uint64_t unmarked = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
@@ -244,7 +245,7 @@ TEST_F(ShortReplica, TheNextReplicaOfTheSegmentIsNotShort) {
   world.restart();
   EXPECT_FALSE(mayBeShort());
 
-  // Also in the very frame that has the mark.
+  // The same with the new replica in the very frame that has the mark.
   StoreWorld machine;
   machine.start();
   auto first = machine.put(kMaster, segment, 1, false);
@@ -276,7 +277,7 @@ TEST_F(ShortReplica, WhatWasClosedAndFreedNeverComesBackAsOpen) {
     const uint64_t free_before = machine.store->stats().frames_free;
     if (seed % 2 == 0) machine.restart();
     machine.store->free(kMaster, segment.id());
-    // The flush with which the next life begins has covered their removal already.
+    // After a restart, the flush with which that life begins has covered the removal of the open certificates already.
     EXPECT_EQ(machine.store->stats().frames_free, free_before + (seed % 2 == 0 ? 1 : 0))
         << "not before its open certificates are gone";
     for (uint64_t steps = seed % 7; steps > 0; --steps) machine.scheduler.step();

@@ -291,7 +291,7 @@ TEST_F(ClusterClientTest, CallsWaitWhileTooManyAreUnfinished) {
   ASSERT_TRUE(cluster.runUntil([&] { return owner.held.size() == 1; }));
   for (uint64_t i = 1; i < CallTracker::kWindowMax; ++i) ASSERT_EQ(write("k", "v").status, Status::Ok);
   const uint64_t carried_out = owner.carried_out;
-  // No room: it is not even sent.
+  // There is no room for another call, so it is not sent.
   EXPECT_EQ(write("k", "v", {}, kSecond / 100).status, Status::DeadlineExceeded);
   auto waiting = start(60 * kSecond);
   std::vector<MutateItem> items(3, {.table = Table{table.value}, .key = key, .value = key, .condition = {}});
@@ -299,7 +299,7 @@ TEST_F(ClusterClientTest, CallsWaitWhileTooManyAreUnfinished) {
   cluster.passTime(kSecond / 10);
   EXPECT_EQ(owner.carried_out, carried_out);
   EXPECT_FALSE(waiting.isDone());
-  owner.releaseHeld();  // it is told to try again, and does
+  owner.releaseHeld();  // the held call gets RetryLater, and is sent again
   EXPECT_EQ(cluster.await(std::move(hanging)).status, Status::Ok);
   EXPECT_EQ(cluster.await(std::move(waiting)).status, Status::Ok);
   ASSERT_TRUE(cluster.runUntil([&] { return multi.isDone(); }));
@@ -337,8 +337,8 @@ TEST_F(ClusterClientTest, ACallRefusedForItsLeaseGoesOnUnderTheNewId) {
   EXPECT_EQ(cluster.clients_opened, 2u);
 }
 
-/// The client stands still while it asks where the key is, and wakes up with the answer, without its identity, and
-/// without time for another attempt. Nothing was sent, so nothing may be said to have happened.
+/// The client stands still while it asks where the key is. When it goes on it has the answer, but its identity is over,
+/// and there is no time for another attempt. Nothing was sent, so the outcome must not say that anything has happened.
 TEST_F(ClusterClientTest, ACallThatWasNeverSentIsNotAnsweredForWhatWasFoundOutBeforeIt) {
   cluster.client_lease_ns = 3 * kSecond / 2;
   cluster.renews_clients = false;
@@ -372,7 +372,7 @@ TEST_F(ClusterClientTest, WhatTheCoordinatorSaysOfAnObjectIsNoAnswerToACall) {
   EXPECT_EQ(cluster.await(client().scanNext(cursor, objects, cluster.in(2 * kSecond))), Status::Corrupt);
 }
 
-/// A part whose outcome its server did not know is not carried out under another identity.
+/// A part is not carried out under another identity if its server has answered OutcomeUnknown.
 TEST_F(ClusterClientTest, APartOfUnknownOutcomeIsNotRepeatedWhenTheLeaseIsOver) {
   FakeServer& owner = cluster.ownerOf("k");
   owner.fates = {Fate::Unknown, Fate::LeaseExpired};
@@ -433,7 +433,7 @@ TEST_F(ClusterClientTest, MultiOperationsGiveEachItemItsOwnOutcome) {
   }
 }
 
-// The coordinator's own word is no reason to look for another server: it is the outcome, of many as of one.
+// A refusal by the coordinator itself is the outcome of each call, and no reason to look for another server.
 TEST_F(ClusterClientTest, ACoordinatorThatRefusesTheClientEndsItsCalls) {
   cluster.network.cutAll("coordinator");
   cluster.coordinator->identity.cluster_name = "another";
@@ -445,8 +445,7 @@ TEST_F(ClusterClientTest, ACoordinatorThatRefusesTheClientEndsItsCalls) {
   EXPECT_EQ(read("k").status, Status::Refused);
 }
 
-// Whoever is at the place of an owner that has left refuses clients of this cluster, until the tablet has another
-// owner.
+// A process that listens where an owner has left refuses clients of this cluster, until the tablet has another owner.
 TEST_F(ClusterClientTest, WhoRefusesAtTheOwnersPlaceIsNotTheOwner) {
   FakeServer& owner = *cluster.servers[0];
   std::string key = "k";
@@ -564,7 +563,7 @@ TEST_F(ClusterClientTest, ThePointCallEndsWhenItsOwnerSaysSo) {
   EXPECT_EQ(point.call.result.status, Status::OutcomeUnknown);
 }
 
-/// By each of the ways that a mutation can take: it has certainly not happened.
+/// A mutation that ends with Corrupt has certainly not happened, in whichever way it was sent.
 TEST_F(ClusterClientTest, WhatIsLostIsCorruptAndNoUnknownOutcome) {
   ASSERT_EQ(write("k", "zero").status, Status::Ok);
   FakeServer& owner = cluster.ownerOf("k");

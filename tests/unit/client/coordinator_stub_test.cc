@@ -1,4 +1,4 @@
-// Which coordinator is asked, and for how long.
+// Tests which coordinator is asked, and for how long.
 #include "client/coordinator_stub.h"
 
 #include <optional>
@@ -15,7 +15,7 @@ using transport::Role;
 constexpr int64_t kPatienceNs = 20 * kNanosPerSecond;
 constexpr int64_t kAtOnceNs = kNanosPerSecond / 2;
 
-/// Answers the question that asks for nothing.
+/// Answers pings.
 class Answerer {
  public:
   void addTo(rpc::ServiceTable& table, Role of) {
@@ -44,7 +44,7 @@ class CoordinatorStubTest : public rpc::RpcTest {
     answerer.addTo(process.dispatch().services(), Role::Client);
     return process;
   }
-  /// The client of coordinators at these nodes.
+  /// Makes the stub of a client that is given coordinators at these nodes.
   void make(std::initializer_list<const char*> nodes) {
     std::vector<rpc::PeerAddress> addresses;
     for (const char* node : nodes) {
@@ -114,7 +114,7 @@ TEST_F(CoordinatorStubTest, StaysWhereItIsAskedToComeBack) {
   EXPECT_EQ(other.asked, 0);
 }
 
-// Whichever of them was asked last: that nobody answers at the other place is not what is wrong.
+// The cause is the older copy, whichever coordinator was asked last: that others do not answer is not what is wrong.
 TEST_F(CoordinatorStubTest, AnOlderCopyIsTheReasonThoughOthersDoNotAnswer) {
   Answerer behind{.status = Status::StateBehind};
   listening("behind", Role::Coordinator, behind);

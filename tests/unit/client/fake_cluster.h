@@ -88,7 +88,7 @@ struct FakeServer : FakeProcess {
   std::deque<Fate> fates;  // of the next mutations; Serve when empty
   std::vector<rpc::Request> held;
   bool answer_reads = true;
-  uint32_t put_off = 0;  // so many of the next calls are told to try again, as by a server whose lease is over
+  uint32_t put_off = 0;  // this many of the next calls get the answer of a server whose lease is over: try again
   bool putsOff(rpc::Request& request);
   uint32_t scan_objects_max = 3;
 };
@@ -151,7 +151,7 @@ class FakeCluster {
   uint64_t epoch = 1;
   bool all_at_second = false;  // the second server owns everything
   uint64_t tablet_questions = 0;
-  Status tablets_status = Status::Ok;  // else: what the questions are answered with
+  Status tablets_status = Status::Ok;  // another status: the answer to questions about tablets
   bool answer_tablets = true;          // false: questions wait in `held_questions`
   std::vector<rpc::Request> held_questions;
   void answerHeldQuestions();

@@ -1,4 +1,4 @@
-// What a broken or hostile server may answer.
+// Answers that a broken or hostile server may give.
 #include "client/master_stub.h"
 
 #include <gtest/gtest.h>
@@ -46,12 +46,12 @@ Bytes readAnswer(std::string_view value) {
   return bytes;
 }
 
-// Of `count` parts, which the sender keeps in one piece.
+// The length of the head of an answer with `count` parts, which the sender keeps in one piece.
 size_t multiReadHeadBytes(size_t count) {
   return sizeof(wire::MultiRead::Response) + count * sizeof(wire::MultiRead::ResponsePart);
 }
 
-// Those of every `apart`-th value stand behind the others; 0: none.
+// An answer with these values. The bytes of every `apart`-th value stand behind those of the others; 0: none do.
 Bytes multiReadAnswer(const std::vector<std::string>& values, size_t apart = 0) {
   const auto isApart = [apart](size_t i) { return apart != 0 && i % apart == 0; };
   Bytes bytes;

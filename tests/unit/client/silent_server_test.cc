@@ -21,7 +21,7 @@ class SilentServerTest : public ::testing::Test {
     const auto made = cluster.await(client().createTable("t", 2, cluster.in(kSecond)));
     ASSERT_TRUE(made.ok());
     table = *made;
-    // Known, and a session is open to both.
+    // These calls find the owners, and open a session to both.
     for (int i = 0; i < 40; ++i) {
       const std::string key = "k" + std::to_string(i);
       ASSERT_EQ(write(key, "before", cluster.in(kSecond)).status, Status::Ok);
@@ -38,12 +38,12 @@ class SilentServerTest : public ::testing::Test {
   PointResult read(const std::string& key, int64_t deadline_ns) {
     return cluster.await(client().read(table, asBytes(key), deadline_ns));
   }
-  /// The first server hears everything, and says nothing.
+  /// From now on the first server receives everything and answers nothing.
   void hush() {
     cluster.servers[0]->answer_reads = false;
     cluster.servers[0]->fates.assign(10'000, Fate::Hold);
   }
-  /// It takes nothing out of its sessions.
+  /// From now on the first server reads nothing from its sessions.
   void stop() { cluster.network.stopReading(cluster.servers[0]->node); }
   void takeOver() {
     cluster.all_at_second = true;
@@ -172,7 +172,7 @@ TEST_F(SilentServerTest, ACallWithoutACoroutineIsNotKept) {
   EXPECT_LT(sinceTakenNs(), kSoonNs);
 }
 
-// However many calls wait: the coordinator is asked for all of them, and less and less often.
+// The coordinator is asked once for all calls that wait, however many there are, and less and less often.
 TEST_F(SilentServerTest, TheCoordinatorIsAskedOnceForAllCalls) {
   hush();
   const uint64_t before = cluster.tablet_questions;
@@ -193,7 +193,7 @@ TEST_F(SilentServerTest, TheCoordinatorIsAskedOnceForAllCalls) {
   EXPECT_LT(sinceTakenNs(), kSoonNs);
 }
 
-// Calls that are over before anybody would ask: the next one knows that something may be wrong.
+// After a call that ended by its deadline, before any question was due, the next call asks the coordinator.
 TEST_F(SilentServerTest, AfterADeadlineTheCoordinatorIsAsked) {
   hush();
   takeOver();
@@ -221,7 +221,7 @@ TEST_F(SilentServerTest, AfterADeadlineOfACallWithoutACoroutineTheCoordinatorIsA
   EXPECT_GE(calls, 2);
 }
 
-// A server that is slow, and nothing else, is asked on: its answer counts.
+// A call to a server that is only slow is not given up: the answer counts.
 TEST_F(SilentServerTest, AnOwnerThatIsSlowIsWaitedFor) {
   hush();
   const uint64_t abandoned = client().finder().stats().abandoned;

@@ -1,4 +1,4 @@
-// A coordinator whose state is an older copy, as soon as somebody tells it so: it serves nobody.
+// A coordinator whose state is an older copy serves no process as soon as a server names a change that it lacks.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace {
 
 class CoordinatorBehind : public CoordinatorServiceBench {};
 
-// Whoever serves with an older copy of the state gives away what others have.
+// A coordinator that serves with an older copy of the state gives away what others have.
 TEST_F(CoordinatorBehind, ServesNobodyOnceAServerHasHeardOfAChangeThatIsNotHere) {
   start();
   control::EnlistResponse enlisted;
@@ -46,7 +46,7 @@ TEST_F(CoordinatorBehind, ServesNobodyOnceAServerHasHeardOfAChangeThatIsNotHere)
   EXPECT_GT(stored.missing[0].number, enlisted.change().number());
 }
 
-// Whoever hears Ok relies on it, and this state is not the one that counts.
+// A process that hears Ok relies on it, and this state is not the one that counts.
 TEST_F(CoordinatorBehind, ConfirmsNothingThatWasStoredWhileAMissingChangeWasNamed) {
   start();
   control::EnlistResponse enlisted;
@@ -60,7 +60,7 @@ TEST_F(CoordinatorBehind, ConfirmsNothingThatWasStoredWhileAMissingChangeWasName
   sim::NotedCall raising;
   sim::NotedCall naming;
   begin(server_, Opcode::RaiseFloor, raise, raising);
-  // The way takes up to 20 us, and what is stored 100 us at least.
+  // A message takes up to 20 us, and a commit 100 us at least.
   scheduler_.runUntil(scheduler_.nowNs() + 60 * runtime::kNanosPerMicro, 1'000'000);
   begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), naming);
   scheduler_.runUntil([&] { return raising.ended != 0 && naming.ended != 0; }, 1'000'000);
@@ -79,7 +79,7 @@ TEST_F(CoordinatorBehind, StoresAllThatIsMissingWhoeverNamesItAndSaysSoOnce) {
     begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(start, 1'000), namings.emplace_back());
   }
   scheduler_.runUntil([&] { return coordinator_.isIdle() && namings.back().ended != 0; }, 1'000'000);
-  // Also when nothing runs any more.
+  // Changes that are named when nothing runs any more count, too.
   control::RenewServerLeaseResponse renewed;
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(95, 2'000), renewed), Status::StateBehind);
   scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
@@ -110,7 +110,7 @@ TEST_F(CoordinatorBehind, WhatIsMissingIsStoredWhenThereIsRoomAgain) {
   EXPECT_EQ(linesWith("nobody is served"), 1);
 }
 
-// No copy is behind by so much: and going on without it may not bring the numbers to their end.
+// No copy is behind by so much, and giving up such a change must not bring the numbers to their end.
 TEST_F(CoordinatorBehind, AChangeThatIsTooFarAheadIsNonsense) {
   start();
   control::EnlistResponse enlisted;

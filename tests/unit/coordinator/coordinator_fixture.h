@@ -69,7 +69,7 @@ class Bench {
     TableManager tables;
   };
   Life& life() { return *life_; }
-  /// Of the next start.
+  /// The options of the next start.
   void setMembership(const MembershipOptions& membership) { options_.membership = membership; }
   void setClientLeaseNs(int64_t lease_ns) { options_.client_lease_ns = lease_ns; }
   FakeCluster& cluster() { return cluster_; }
@@ -78,7 +78,7 @@ class Bench {
   int64_t nowNs() { return life_->journal.nowNs(); }
 
   void start() { ASSERT_EQ(tryStart(), Status::Ok); }
-  /// What became of reading what is on the disk.
+  /// The outcome of reading what is on the disk.
   Status tryStart() {
     crash();
     life_ = std::make_unique<Life>(*this, ++lives_);
@@ -137,7 +137,7 @@ class Bench {
     cluster_.machine(enlisted.id).up = true;
     return enlisted.id;
   }
-  /// One that keeps replicas, too.
+  /// Adds a server that keeps replicas, too.
   /// @param former   whose storage it has
   /// @param storage  the storage's name; 0: none
   ServerId addBackup(uint64_t nonce, ServerId former = {}, uint64_t storage = 0) {

@@ -130,7 +130,7 @@ inline constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable
 inline constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration,
                                            Opcode::AcceptLoss};
 
-/// Of the first server that enlists, with the nonce 5.
+/// The renewal of the first server that enlists, with the nonce 5.
 inline control::RenewServerLeaseRequest renewalThatHasHeard(uint64_t start, uint64_t number) {
   control::RenewServerLeaseRequest renew;
   renew.set_nonce(5);

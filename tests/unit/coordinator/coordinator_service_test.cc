@@ -28,7 +28,7 @@ TEST_F(CoordinatorService, GarbageIsABadRequest) {
 
 TEST_F(CoordinatorService, RolesAreKeptApart) {
   start();
-  // What each gets who may ask, and the refusal of those who may not.
+  // The answer to each role that may ask, and the refusal of each that may not.
   control::SplitTableRequest split;
   split.set_at_hash(1);
   const std::string split_bytes = split.SerializeAsString();
@@ -98,7 +98,7 @@ TEST_F(CoordinatorService, ServersAndClientsComeAndGo) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew_server, server_renewed), Status::Fenced);
 }
 
-// The first one may be dead already; nobody can tell it from one that runs on a copy.
+// The first server may be dead already. It cannot be told from one that runs on a copy of the storage.
 TEST_F(CoordinatorService, TwoThatBeganWithTheSameStorageAreWarnedOf) {
   start();
   const auto enlistWith = [this](uint64_t nonce, uint64_t storage, uint64_t former) {
@@ -151,7 +151,7 @@ TEST_F(CoordinatorService, AStorageOfAnotherClusterProvesNobodysDeath) {
   control::RenewServerLeaseResponse renewed;
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok);
 
-  // Its own storage does.
+  // A storage of this cluster proves it.
   request.set_former_cluster(7);
   EXPECT_EQ(ask(server_, Opcode::Enlist, request, refused), Status::Ok);
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Fenced);
@@ -197,7 +197,7 @@ TEST_F(CoordinatorService, AServerOfAnotherClusterIsNotJudged) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok) << "nobody has said its goodbye for it";
 }
 
-// Two servers of one id: an older copy of the state has handed it out again before it was found out.
+// Two servers have the same id, because an older copy of the state handed it out again before it was found out.
 TEST_F(CoordinatorService, AnIdAloneProvesNobody) {
   start();
   control::EnlistResponse enlisted;
@@ -382,7 +382,7 @@ class CoordinatorOfLiars : public CoordinatorService {
   }
 };
 
-// Clients would refuse the status of the whole cluster for it.
+// Clients would refuse the status of the whole cluster because of one such answer.
 TEST_F(CoordinatorOfLiars, NobodySpeaksForAnotherServerInTheStatus) {
   state_.set_id(2);
   EXPECT_EQ(statesInStatus(), 1);
@@ -402,7 +402,7 @@ TEST_F(CoordinatorOfLiars, SessionsAreListedForWhoAsksForThem) {
   EXPECT_TRUE(heard_lists_sessions_);
   EXPECT_EQ(listed.states(0).transports(0).sessions(), rpc::kSessionsListedMax);
   EXPECT_EQ(listed.states(0).transports(0).open_size(), static_cast<int>(rpc::kSessionsListedMax));
-  // The coordinator's own: two servers, which it has also called, and who asks.
+  // The sessions of the coordinator: with two servers, which it has also called, and with the asker.
   ASSERT_EQ(listed.transports_size(), 1);
   EXPECT_GE(listed.transports(0).sessions(), 3u);
   EXPECT_EQ(listed.transports(0).open_size(), static_cast<int>(listed.transports(0).sessions()));
@@ -417,7 +417,7 @@ TEST_F(CoordinatorOfLiars, SessionsAreListedForWhoAsksForThem) {
   EXPECT_EQ(counted.transports(0).open_size(), 0);
 }
 
-// Who does not run the cluster learns nothing about others.
+// A client learns nothing about other clients.
 TEST_F(CoordinatorOfLiars, ClientsAreToldCountsAlone) {
   state_.set_id(1);
   listSessions(2, 10);
@@ -470,7 +470,7 @@ TEST_F(CoordinatorOfLiars, ATableThatAllServersRefuseIsTriedWithPauses) {
   scheduler_.runUntil([&] { return call.ended != 0; }, 10'000'000);
 }
 
-// Servers may have done their part already, and it goes on where the right state is put back.
+// Servers may have done their part of the change already, and it goes on when the right state is put back.
 TEST_F(CoordinatorOfLiars, AChangeThatWasBegunMayHappenAlsoWhereTheStateIsOlder) {
   control::CreateTableResponse created;
   ASSERT_EQ(ask(admin_, Opcode::CreateTable, tableOfOneTablet(), created), Status::Ok);
@@ -515,7 +515,7 @@ TEST_F(CoordinatorOfLiars, ANumberThatIsNoStatusIsNotTakenForOk) {
   EXPECT_EQ(answer.state(), control::MIGRATION_FAILED);
 }
 
-// A list of everything, at its longest, and half a megabyte for the servers.
+// The list of all tablets, at its longest, and half a megabyte for the servers.
 TEST(ControlMessages, AllTabletsOfTheLargestClusterFitIntoOne) {
   constexpr uint64_t kMany = uint64_t{1} << 48;  // far more ids and epochs than a cluster ever gives
   const Tablet tablet{.id = TabletId(kMany),

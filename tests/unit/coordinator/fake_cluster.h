@@ -42,13 +42,13 @@ class FakeCluster {
   static constexpr uint32_t kCopies = 3;
   static constexpr uint64_t kPlaces = 64;
   static constexpr uint64_t kPlaceBytes = uint64_t{8} << 20;
-  /// So many recovery masters at a time find places for all their copies. Several more wait for each other, and fail
-  /// then, each after a while of its own.
+  /// This many recovery masters at a time find places for all their replicas. If there are more, they wait for each
+  /// other and then fail, each after a while of its own.
   size_t masters_with_places = SIZE_MAX;
-  bool masters_give_up = true;  ///< or wait for ever
+  bool masters_give_up = true;  ///< false: they wait for ever
   uint64_t given_up_count = 0;  ///< recoveries, for that reason
-  uint64_t state_count = 0;     ///< answers to what state a server is in
-  ServerId fails_for;           ///< whose recoveries fail for another one
+  uint64_t state_count = 0;     ///< answers about the state of a server
+  ServerId fails_for;           ///< server whose recoveries fail for another reason
 
   Machine& machine(ServerId id) { return machines_[id]; }
   std::map<ServerId, Machine>& machines() { return machines_; }
@@ -231,7 +231,7 @@ class FakeCluster {
   std::vector<RecoveryOrder> orders;  ///< that servers took
 
  private:
-  // What there is of the tablet in a server's log: all of it is durable.
+  // The part of the tablet's content that is in a server's log: all of it is durable.
   uint64_t logged(ServerId server, const Tablet& tablet) {
     for (const auto& [id, held] : machines_[server].tablets) {
       if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) return held.content;

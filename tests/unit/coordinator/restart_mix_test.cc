@@ -16,7 +16,7 @@ class MixedOperations {
   void run(int steps) {
     for (int step = 0; step < steps && !::testing::Test::HasFatalFailure(); ++step) {
       begin();
-      // One that is silent for a moment, never for so long that there is a verdict.
+      // A server is silent for a moment, never for so long that there is a verdict.
       FakeCluster::Machine& machine = bench_.cluster().machine(servers_[random_.below(servers_.size())]);
       machine.up = random_.below(4) != 0;
       bench_.pass(static_cast<int64_t>(random_.below(30)) * kMilli);

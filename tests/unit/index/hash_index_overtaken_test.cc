@@ -58,7 +58,8 @@ class OvertakenLookup : public ::testing::Test {
     ASSERT_TRUE(index_->relocate(guard, current_[key], now));
     current_[key] = now;
   }
-  // What happens between two steps of the reader: never a quiescent state, the reader is inside its section.
+  // Changes the index between two steps of the reader. There is no quiescent state, because the reader is inside its
+  // section.
   void disturb(uint64_t key) {
     const uint64_t what = random_.below(4);
     const uint64_t times = 1 + random_.below(6);

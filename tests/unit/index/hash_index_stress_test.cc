@@ -17,7 +17,7 @@ namespace ramcore::index {
 namespace {
 
 constexpr uint64_t kStanding = 64;   // keys that are present all the time, overwritten and relocated
-constexpr uint64_t kInserts = 1200;  // of other keys, so that the table grows
+constexpr uint64_t kInserts = 1200;  // inserts of other keys, so that the table grows
 constexpr uint64_t kFirstChurnKey = 1000;
 
 class Stress {
@@ -57,7 +57,7 @@ class Stress {
  private:
   static constexpr size_t kEntries = 50'000;
 
-  // Buries an entry: its bytes are spoilt when nobody can be reading it.
+  // Buries an entry: its bytes are spoilt when no thread can be reading it.
   struct Grave : runtime::Deferred {
     TestMemory::Entry* entry = nullptr;
   };
@@ -107,7 +107,7 @@ class Stress {
     const uint64_t key = random.below(kStanding);
     const uint64_t version_min = acknowledged_[key].load(std::memory_order_acquire);
     judge(key, index_->lookup(hashOf(key), memory_.keyIs(key)), version_min);
-    // A key that comes and goes: never another one's entry.
+    // A key that comes and goes: the lookup never finds the entry of another key.
     const uint64_t other = kFirstChurnKey + random.below(kInserts);
     const EntryRef found = index_->lookup(hashOf(other), memory_.keyIs(other));
     if (found && memory_.at(found).key != other) broken_.fetch_add(1);

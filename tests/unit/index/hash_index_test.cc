@@ -130,7 +130,7 @@ TEST_F(HashIndexTest, StripeIsOneLockForTheWholeMutation) {
   EXPECT_TRUE(StripeGuard::tryLock(*index_, hash).has_value());
 }
 
-// Load after every insert, and the bound on what one insert does.
+// Checks the load after every insert, and the bound on what one insert does.
 TEST_F(HashIndexTest, GrowsByAtMostTwoBucketsPerInsert) {
   open({.initial_buckets_log2 = 0, .reserve_bytes = 64 << 20, .stripes_log2 = 0});
   TestRandom random(3);
@@ -150,7 +150,7 @@ TEST_F(HashIndexTest, GrowsByAtMostTwoBucketsPerInsert) {
   EXPECT_LT(stats.committed_bytes, 14 * stats.entries + (64 << 10));
 }
 
-// A full key takes an overflow line; when its keys go, so does the line, after a grace period.
+// A full bucket takes overflow lines; when its keys go, so do the lines, after a grace period.
 TEST_F(HashIndexTest, OverflowLinesComeAndGo) {
   open({.initial_buckets_log2 = 4, .reserve_bytes = 64 << 10, .stripes_log2 = 4});
   constexpr uint64_t kKeys = 60;

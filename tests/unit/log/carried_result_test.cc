@@ -1,4 +1,4 @@
-/// Results that objects carry: their bytes, and what is counted of them, whatever comes first.
+/// Results that objects carry: their bytes, and how they are counted in each order of events.
 
 #include <gtest/gtest.h>
 
@@ -292,7 +292,7 @@ TEST(CarriedCounts, AcknowledgedBetweenCopyAndSwap) {
     const CarryingLog::Counts before = fixture.all();
     fixture.mover_owner.at_swap = [&](EntryRef from, EntryRef to) {
       fixture.log->markAcknowledged(from);
-      // Whoever is led to the copy may kill it before it is counted.
+      // A thread that is led to the copy may kill it before it is counted.
       if (dies_at_once) fixture.log->markDead(to);
       return EntryOwner::Moved::WithoutResult;
     };
@@ -318,7 +318,7 @@ TEST(CarriedDamage, WhatWasAcknowledgedStaysSo) {
   fixture.closeHead();
   fixture.log->markAcknowledged(ref);
   const int64_t live = fixture.all().live;
-  // One bit of the state: mended to what it was, and until then not counted twice.
+  // A flipped bit of the state is mended to what the state was; until then the result is not counted twice.
   fixture.memory->at(ref)[1] ^= std::byte{0x10};
   EXPECT_TRUE(entry.isAcknowledged());
   fixture.log->integrity().mendState(ref);
@@ -340,7 +340,7 @@ TEST(CarriedDamage, WhatWasAcknowledgedStaysSo) {
   EXPECT_EQ(fixture.all().live, live - entry.alignedBytes() + entry.resultBytes());
 }
 
-/// A copy is told of before its slice is committed, and until then nobody may look at what lies there.
+/// The owner hears of a copy before the slice is committed, and until then no thread may look at what lies there.
 TEST(CarriedDamage, AcknowledgedBeforeTheCopyIsCommitted) {
   CarryingLog fixture;
   fixture.put("key", 100);
@@ -358,7 +358,7 @@ TEST(CarriedDamage, AcknowledgedBeforeTheCopyIsCommitted) {
   fixture.endMove();
 }
 
-/// Its flags may be what is damaged: nothing is counted before it is restored, and then once.
+/// The flags of the object may be what is damaged: nothing is counted before it is restored, and then once.
 TEST(CarriedDamage, AcknowledgedWhileItIsDamaged) {
   for (const bool is_noticed : {true, false}) {
     CarryingLog fixture;
@@ -385,8 +385,8 @@ TEST(CarriedDamage, AcknowledgedWhileItIsDamaged) {
   }
 }
 
-/// The cleaner may come as soon as an entry is released, and does not leave a state from which it could be told then
-/// what has been counted.
+/// The cleaner may move an entry as soon as it is released, and leaves a state that does not tell what has been
+/// counted.
 struct ReleasedLog : CarryingLog {
   ReleasedLog()
       : ref(put("key", 100)), entry(log->view(ref)), bytes(entry.alignedBytes()), carried(entry.resultBytes()) {
@@ -401,7 +401,7 @@ struct ReleasedLog : CarryingLog {
     }
     ASSERT_EQ(observer.damages.size(), 1u);
   }
-  /// Right bytes under a mark are not moved.
+  /// Restores the bytes; while the mark is there, the object is not moved.
   void restore() {
     ASSERT_EQ(log->integrity().restore(observer.damages[0], replicaFrom(observer.damages[0])), Status::Ok);
     survivor = log->privateSegments().open(SegmentKind::Survivor, 32 << 10);
@@ -417,7 +417,7 @@ struct ReleasedLog : CarryingLog {
     log->release(observer.damages[0]);
     EXPECT_FALSE(segment->isDamaged());
   }
-  /// @param lost  of the bytes of the object that lived before
+  /// @param lost  how many of the object's bytes were alive before and are not any more
   void expectLost(int64_t lost) const {
     EXPECT_EQ(all().live, before.live - lost);
     EXPECT_EQ(all().results, 0);
@@ -491,7 +491,7 @@ TEST(CarriedDamage, ACleanerThatWaitsForAReleaseFindsItCounted) {
     for (int i = 0; i < kObjects; ++i) refs.push_back(fixture.put("key" + std::to_string(i), 100));
     const int64_t written = fixture.all().live - empty.live;
     Segment& segment = fixture.closeHead();
-    for (int i = 0; i < kObjects; i += 4) fixture.log->markAcknowledged(refs[i]);  // of those that die
+    for (int i = 0; i < kObjects; i += 4) fixture.log->markAcknowledged(refs[i]);  // half of those that die
     for (const EntryRef ref : refs) {
       fixture.flipKey(ref);
       uint32_t next = 0;
@@ -549,7 +549,7 @@ TEST(CarriedDamage, EachFormIsFoundInAReplica) {
     ASSERT_TRUE(appended.ok());
     const EntryRef ref = appended->refs[0];
     Segment& segment = fixture.closeHead();
-    // Where relocation would have written the form: in a segment of its own.
+    // The form is written as relocation would write it, into a segment of its own.
     const EntryView entry = fixture.log->view(ref);
     Segment* const copy = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
     ASSERT_NE(copy, nullptr);

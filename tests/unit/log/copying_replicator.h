@@ -23,7 +23,7 @@ class CopyingReplicator final : public Replicator {
     bool operator==(const Replica&) const = default;
   };
 
-  std::function<void()> before_open;  ///< what another thread does then, once
+  std::function<void()> before_open;  ///< called once before the next open(), as if by another thread
 
   void attach(ReplicationEvents& events) override { events_ = &events; }
   void open(const Segment& segment) override {
@@ -51,7 +51,7 @@ class CopyingReplicator final : public Replicator {
   }
   bool isShortOfPlaces() const override { return is_short_; }
   void setShort(bool is_short) { is_short_ = is_short; }
-  /// Copies of so many segments find a place, and heads of writes leave some of them to others.
+  /// Sets how many segments find a place. Heads, except small ones, leave some of the places to others.
   void setPlaces(size_t count) { places_ = count; }
   void advance(const Segment& segment) override {
     pending_advances_[segment.id()] = &segment;
@@ -105,7 +105,7 @@ class CopyingReplicator final : public Replicator {
       events_->segmentDurable(id, static_cast<uint32_t>(replicas_[id].bytes.size()));
     }
   }
-  /// What was asked for, as far as it is copied.
+  /// Reports the flushes that were requested, as far as the bytes are copied.
   void deliverFlushes() {
     auto flushes = std::exchange(wanted_flushes_, {});
     for (const LogPosition wanted : flushes) {
@@ -138,8 +138,8 @@ class CopyingReplicator final : public Replicator {
     delivering_ = false;
   }
   const std::map<SegmentId, Replica>& replicas() const { return replicas_; }
-  /// Replicas as recovery may find them if some were lost and made again: of each compacted segment for which `is_lost`
-  /// says so the one that was made of its new memory.
+  /// Replicas as a recovery may find them if some were lost and made again: for each compacted segment of which
+  /// `is_lost` is true, the replica that was made of its new memory.
   template <typename IsLost>
   std::map<SegmentId, Replica> replicasMadeAgain(IsLost&& is_lost) const {
     std::map<SegmentId, Replica> replicas = replicas_;

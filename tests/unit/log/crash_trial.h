@@ -12,8 +12,8 @@
 
 namespace ramcore::log {
 
-/// What was put under a key, and where in the log: the state after each may be what a recovery finds, from the last
-/// durable one on.
+/// The changes of each key, and where they end in the log. A recovery may find the state after the last durable change,
+/// or after any later one.
 class DurableHistory {
  public:
   void note(const std::string& key, std::optional<std::string> value, LogPosition end) {
@@ -42,15 +42,15 @@ class DurableHistory {
   std::map<std::string, std::vector<Change>> changes_;
 };
 
-/// Writes, removes, cleaning, and replication that reports now this and now that, in an order that is drawn.
+/// Writes, removes, steps of cleaning, and reports of replication, in a random order.
 struct CrashTrial {
   uint64_t seed = 1;
   int steps = 5000;
-  int judged_every = 7;  ///< steps: what a crash would leave behind then
+  int judged_every = 7;  ///< how many steps there are between two checks of what a crash would leave behind
   uint32_t keys = 40;
   size_t value_bytes_max = 650;
-  uint32_t flush_percent = 0;  ///< of the reports of what is durable, those that report flushes, too
-  /// Of the segments that were compacted, the share whose replicas were lost and made again; judged for each.
+  uint32_t flush_percent = 0;  ///< the share of reports that something is durable which report flushes, too
+  /// Shares of the compacted segments whose replicas were lost and made again; each share is checked.
   std::vector<uint32_t> lost_percents = {0};
 
   /// @param clean  called with the random numbers, for one step of cleaning

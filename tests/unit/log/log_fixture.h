@@ -16,8 +16,8 @@
 
 namespace ramcore::log {
 
-/// What a recovery would find: the newest digest in an opened, unclosed head, its members replayed by version.
-/// Nothing if no such head exists or a member is missing.
+/// The state that a recovery would find: the members of the newest digest in an opened, unclosed head, replayed by
+/// version. Nothing if no such head exists or a member is missing.
 inline std::optional<std::map<std::string, std::string>> recover(
     const std::map<SegmentId, CopyingReplicator::Replica>& replicas) {
   std::optional<SegmentPreamble> head;
@@ -73,7 +73,7 @@ struct LogFixture {
     rcu.reclaim(16);
     log->reclaim(++now_ns);
   }
-  /// Appends an object that nobody refers to.
+  /// Appends an object to which the owner has no reference.
   Result<Appended> append(std::string_view key, std::string_view value, AppendClass append_class = AppendClass::Write) {
     const ByteSpan payload = asBytes(value);
     EntryInput input;
@@ -83,7 +83,7 @@ struct LogFixture {
     input.payload = std::span(&payload, 1);
     return log->append(std::span(&input, 1), append_class);
   }
-  /// What the log has counted is what there is.
+  /// Compares the log's counts with the entries that there are.
   void expectCountsAreRight() {
     SegmentPool& pool = log->pool();
     std::map<const Segment*, int64_t> live;

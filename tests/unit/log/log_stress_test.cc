@@ -127,7 +127,7 @@ TEST(LogStress, WritersReadersAndTwoCleanersTogether) {
     }
     rcu->unregisterThread(reader);
   });
-  // A second one copies with the first, whatever that is at.
+  // A second cleaner helps with the copying of passes and of compactions.
   threads.emplace_back([&] {
     const runtime::RcuReader reader = rcu->registerThread();
     while (writers_left.load() > 0) {
@@ -142,7 +142,7 @@ TEST(LogStress, WritersReadersAndTwoCleanersTogether) {
   const runtime::RcuReader reader = rcu->registerThread();
   uint64_t now_ns = 0;
   for (uint32_t round = 0; writers_left.load() > 0; ++round) {
-    // One of the two at a time, and both often.
+    // A pass or a compaction at a time, and both often.
     if (compaction.isBusy()) {
       compaction.step(4096);
     } else if (cleaner.isBusy() || (cleaner.isNeeded() && round % 4 != 0)) {
@@ -174,7 +174,7 @@ TEST(LogStress, WritersReadersAndTwoCleanersTogether) {
     EXPECT_EQ(SharedOwner::keyOf(entry), key);
     live_bytes += entry.alignedBytes();
   }
-  // Counting survived the races: what is live is the keys and the tombstones.
+  // Counting survived the races: the live bytes are those of the keys and of the tombstones.
   EXPECT_EQ(log.stats().live_bytes.load(), live_bytes + log.stats().tombstone_bytes.load());
   rcu->unregisterThread(reader);
 }

@@ -181,7 +181,7 @@ TEST(Log, WhatIsDurableIsFlushedWhenSomebodyWaits) {
   EXPECT_FALSE(fixture.log->durability().notifyFlushed(first->end, late));
 }
 
-// As for what is durable: a recovery may still end with the old head.
+// The same holds for durable positions: a recovery may still end with the old head.
 TEST(Log, NothingInAHeadIsFlushedBeforeTheOldOneIsClosed) {
   LogFixture fixture;
   const auto old = fixture.append("k", "v");
@@ -297,7 +297,8 @@ TEST(Log, ConcurrentAppendersKeepGroupsWhole) {
   EXPECT_EQ(group_count, kThreads * kGroups);
 }
 
-// The head that a pass waits for may be a small one where there is no other, whoever else looks after heads meanwhile.
+// If there is no other head, the one that a pass waits for may be a small one, even if other threads request heads
+// meanwhile.
 TEST(Log, RollOfAPassFindsAHeadInAFullMemoryBesideOtherThreads) {
   for (int round = 0; round < 500 && !HasFailure(); ++round) {
     LogFixture fixture(LogConfig::forTest(), false);
@@ -313,7 +314,7 @@ TEST(Log, RollOfAPassFindsAHeadInAFullMemoryBesideOtherThreads) {
     while (turns.load() == 0) std::this_thread::yield();
     while (!HasFailure() && log.pool().freeSmallHeadCount() > 0) {
       const SegmentId roll = log.heads().requestRollForPass();
-      // It may be the other thread that opens it, with its next turn but one.
+      // The other thread may be the one that opens the head, in its next turn but one.
       const uint64_t last = turns.load() + 1000;
       while (!log.isRolled(roll) && turns.load() < last) std::this_thread::yield();
       EXPECT_TRUE(log.isRolled(roll)) << "with " << log.pool().freeSmallHeadCount() << " small heads left";

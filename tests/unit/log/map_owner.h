@@ -62,7 +62,7 @@ class MapOwner final : public EntryOwner {
     return std::string(asText(entry.payload()));
   }
   const std::map<std::string, EntryRef>& refs() const { return refs_; }
-  /// What a writer does after its append: from here on the entry is the key's.
+  /// Does what a writer does after its append: from here on the key refers to the entry.
   void report(const std::string& key, EntryRef ref) { refs_[key] = ref; }
   uint64_t droppedCount() const { return dropped_count_; }
   LogPosition end() const { return end_; }

@@ -45,7 +45,7 @@ class ApartOwner final : public EntryOwner {
     return keys_[number].ref;
   }
 
-  /// By the log or by a side log.
+  /// Appends to the log or to a side log.
   /// @return the segment that took it
   template <typename Target>
   Result<SegmentId> write(Target& target, uint32_t number, const std::string& value) {
@@ -64,7 +64,7 @@ class ApartOwner final : public EntryOwner {
     key.ref = appended->refs[0];
     return appended->end.segment;
   }
-  /// The same of a key that is not there, as an entry comes from another server.
+  /// As write(), for a key that is not there: copies the entry as from another server.
   Result<SegmentId> takeOver(SideLog& side, const Log& log, uint32_t number, const std::string& value) {
     Key& key = keys_[number];
     const std::string name = nameOf(number);
@@ -108,7 +108,7 @@ class ApartOwner final : public EntryOwner {
   std::array<Key, kKeyHolders * kKeysOfEach> keys_;
 };
 
-/// What one thread knows of its keys, and which segments its side logs had.
+/// A thread with its keys, and the segments that its side logs had.
 struct KeyHolder {
   uint32_t number = 0;
   std::mt19937_64 random;
@@ -120,7 +120,7 @@ struct KeyHolder {
 };
 
 /// Threads that each fill a side log of one log, a thread that appends to the log itself, and two cleaners. Rounds: at
-/// the end of each, all side logs have joined, and nobody else uses the log.
+/// the end of each, all side logs have joined, and no other thread uses the log.
 class SideLogTrial {
  public:
   SideLogTrial() {
@@ -148,7 +148,7 @@ class SideLogTrial {
     rcu_->online(reader_);
   }
 
-  /// What is in the log is what the threads have written, whoever looks for it.
+  /// Checks that the segments, the index and a recovery show what the threads have written.
   void check() {
     comeToRest();
     if (::testing::Test::HasFatalFailure()) return;
@@ -188,7 +188,7 @@ class SideLogTrial {
     });
   }
 
-  /// False if it does not come true in time, or the test has failed already.
+  /// @return false: the condition does not become true in time, or the test has failed already
   template <typename Condition>
   bool await(runtime::RcuReader reader, Condition&& holds) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(2);
@@ -202,7 +202,8 @@ class SideLogTrial {
 
   // ---- threads
 
-  /// As tablets come: a first attempt is given up, the next one joins, and then they are written to.
+  /// Does what is done for tablets that are taken over: a first attempt is given up, the next one joins, and then the
+  /// keys are written to.
   void bring(KeyHolder& holder, runtime::RcuReader reader) {
     giveUpOne(holder, reader);
     std::set<SegmentId> segments;
@@ -223,13 +224,14 @@ class SideLogTrial {
     changeOften(kServedChanges, holder, reader);
   }
 
-  /// No side log joins before all have begun.
+  /// Waits until all side logs have begun, so that none joins before.
   void awaitOtherSides(runtime::RcuReader reader) {
     sides_begun_.fetch_add(1);
     EXPECT_TRUE(await(reader, [&] { return sides_begun_.load() == kFillers; }));
   }
 
-  /// Nobody refers to what it holds. If anything of it came into the log, it would be the newest version of its key.
+  /// Fills a side log to whose entries nothing refers, and abandons it. If one of the entries came into the log, it
+  /// would be the newest version of its key.
   void giveUpOne(KeyHolder& holder, runtime::RcuReader reader) {
     SideLog side(log_, replicator_);
     for (uint32_t i = 0; i < kGivenUpEntries; ++i) {
@@ -245,7 +247,7 @@ class SideLogTrial {
         if (appended.ok()) holder.given_up.insert(appended->end.segment);
         return appended.ok();
       };
-      // It has a segment in any case, and no more than there is room for.
+      // The side log gets a segment in any case, and further ones only as long as there is room.
       const bool is_taken = i == 0 ? await(reader, append) : append();
       rcu_->quiescent(reader);
       EXPECT_TRUE(is_taken || (i != 0 && isRetryable(status))) << name(status);
@@ -259,7 +261,7 @@ class SideLogTrial {
     for (uint32_t i = 0; i < times && !::testing::Test::HasFailure(); ++i) change(holder, log_, reader);
   }
 
-  /// One change of a key of the thread's own, by the log or by a side log, until it is taken.
+  /// Tries one change of a key of the thread's own, in the log or in a side log, until it is accepted.
   /// @return the segment that took it; none after a failure
   template <typename Target>
   SegmentId change(KeyHolder& holder, Target& target, runtime::RcuReader reader) {
@@ -270,7 +272,7 @@ class SideLogTrial {
     const bool comes_from_elsewhere = !is_there && holder.random() % 2 == 0;
     const std::string value = removes ? std::string() : newValue(holder);
     Result<SegmentId> taken = Status::RetryLater;
-    // For want of space, too: what is in side logs cannot be cleaned yet.
+    // Tried again also if memory is full: what is in side logs cannot be cleaned yet.
     const bool in_time = await(reader, [&] {
       taken = removes ? owner_.remove(target, number) : write(target, number, value, comes_from_elsewhere);
       return taken.ok() || !isRetryable(taken.error());
@@ -301,7 +303,7 @@ class SideLogTrial {
     return std::to_string(holder.number) + "." + std::to_string(holder.written) + ":" + std::string(bytes, 'x');
   }
 
-  /// The second cleaner copies with the first one, whatever that is at.
+  /// The second cleaner helps with whatever the first one copies.
   void helpUntilTheEnd(runtime::RcuReader reader) {
     while (writers_left_.load() > 0) {
       const bool has_helped = cleaner_.help(1, 2048);
@@ -322,7 +324,7 @@ class SideLogTrial {
 
   // ---- between rounds
 
-  /// Ends the pass that is in progress, and has all come back that was given up.
+  /// Ends the pass that is in progress, and waits until the memory of all segments that were given up is back.
   void comeToRest() {
     for (int i = 0; i < 100'000 && cleaner_.isBusy(); ++i) cleanOn();
     ASSERT_FALSE(cleaner_.isBusy());
@@ -365,11 +367,12 @@ class SideLogTrial {
         live_bytes += entry.alignedBytes();
       }
     }
-    // Counting survived the races, and what was given up is not counted: what is live is the keys and the tombstones.
+    // Counting survived the races, and what was given up is not counted: the live bytes are those of the keys and of
+    // the tombstones.
     EXPECT_EQ(log_.stats().live_bytes.load(), live_bytes + log_.stats().tombstone_bytes.load());
   }
 
-  /// From the newest digest and the segments alone.
+  /// Recovers from the newest digest and the segments alone.
   void checkRecovered() {
     std::map<std::string, std::string> expected;
     for (const KeyHolder& holder : holders_) expected.insert(holder.model.begin(), holder.model.end());

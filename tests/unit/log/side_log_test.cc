@@ -43,7 +43,7 @@ TEST(SideLog, JoinsAtOneInstant) {
   EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
 }
 
-// What it takes over may be what fills the storage.
+// The replicas of the log from which a side log takes tablets over may be what fills the storage.
 TEST(SideLog, JoinsByASmallHeadWhereWritesFindNoPlace) {
   LogFixture fixture;
   std::map<std::string, std::string> expected;
@@ -86,7 +86,8 @@ TEST(SideLog, JoinsByASmallHeadWhereItHasTakenTheMemoryOfAHead) {
   EXPECT_EQ(fixture.log->stats().small_heads_opened.load(), 1u);
 }
 
-// No head that lists it may be opened after that, and nothing else may wait for one that is not wanted any more.
+// After that no head that lists the side log may be opened, and nothing may wait for a head that is not wanted any
+// more.
 TEST(SideLog, IsTakenBackWhileItsHeadFindsNoPlaces) {
   LogFixture fixture;
   ASSERT_EQ(fixture.owner.put(*fixture.log, "other", "value"), Status::Ok);
@@ -112,7 +113,7 @@ TEST(SideLog, IsTakenBackWhileItsHeadFindsNoPlaces) {
   EXPECT_EQ(*recover(fixture.copies.replicas()), before);
 }
 
-// Where memory is full the head waits for what is cleaned of it.
+// In a full memory the head waits for memory that the cleaner gains from the side log.
 TEST(SideLog, StaysWhenTheCleanerMayHaveBegunWithIt) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);
@@ -137,7 +138,7 @@ TEST(SideLog, StaysWhenTheCleanerMayHaveBegunWithIt) {
   EXPECT_EQ(recover(fixture.copies.replicas())->size(), 1u);
 }
 
-// The cleaner has copied what is alive of it, and its memory is another segment's now.
+// The cleaner has copied what is alive in the side log's segment, and another segment has its slot.
 TEST(SideLog, StaysWhenTheCleanerHasPutAnotherSegmentInItsPlace) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);
@@ -169,7 +170,8 @@ TEST(SideLog, StaysWhenTheCleanerHasPutAnotherSegmentInItsPlace) {
   EXPECT_TRUE(recover(fixture.copies.replicas())->contains("other"));
 }
 
-// Who comes too late for himself does not let a head come that lists what another one is about to take back.
+// A side log that comes too late to be taken back must not let a head be opened that lists another one, which is being
+// taken back.
 void expectLateOneLeavesTheOtherAlone(LogFixture& fixture, bool ask_for_the_same_head) {
   SideLog one(*fixture.log, fixture.copies);
   SideLog other(*fixture.log, fixture.copies);
@@ -179,7 +181,7 @@ void expectLateOneLeavesTheOtherAlone(LogFixture& fixture, bool ask_for_the_same
   other.close();
   fixture.reclaim();
   fixture.copies.setAutomatic(false);
-  // With a head on its way neither of them begins one, so no id comes between what they ask for.
+  // With a head on its way neither of them begins one, so both ask for the same id.
   if (ask_for_the_same_head) fixture.log->requestRoll();
   one.join();
   const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
@@ -208,7 +210,7 @@ TEST(SideLog, OneThatStaysLeavesTheTakingBackOfAnotherOneAloneThatAskedForTheSam
   expectLateOneLeavesTheOtherAlone(fixture, true);
 }
 
-// The replicator hears of a head before it hears that nobody wants it.
+// The replicator is told of a head before it is told that the head is not wanted any more.
 TEST(SideLog, AHeadIsWithdrawnAfterItWasOpened) {
   LogFixture fixture;
   ASSERT_EQ(fixture.owner.put(*fixture.log, "other", "value"), Status::Ok);
@@ -263,7 +265,7 @@ TEST(SideLog, TakingOneBackLeavesTheOthersHeadWanted) {
   EXPECT_TRUE(found->size() == 1 && found->contains("other"));
 }
 
-// The head that is on its way lists the one and not the other.
+// The head that is on its way lists one side log and not the other.
 TEST(SideLog, WhatNoHeadListsYetIsTakenBackAtOnce) {
   LogFixture fixture;
   SideLog one(*fixture.log, fixture.copies);
@@ -284,7 +286,8 @@ TEST(SideLog, WhatNoHeadListsYetIsTakenBackAtOnce) {
   EXPECT_TRUE(found->size() == 1 && found->contains("one"));
 }
 
-// Its head is open somewhere: a recovery may choose it, though nothing is acknowledged in it yet.
+// The head with which it joins is open somewhere: a recovery may choose that head, though nothing is acknowledged in it
+// yet.
 TEST(SideLog, StaysWhenItsHeadIsOpen) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);
@@ -302,8 +305,8 @@ TEST(SideLog, StaysWhenItsHeadIsOpen) {
   EXPECT_TRUE(fixture.log->isRolled(fixture.log->requestRoll()));
 }
 
-// As long as there is no head at all the next one is tried after each that is withdrawn: whoever gives up his request
-// does not wait for a moment at which none is being tried.
+// As long as there is no head at all, another one is tried after each that is withdrawn. A request can be given up
+// without waiting for a moment at which none is being tried.
 TEST(SideLog, TheRequestOfAHeadIsGivenUpAtOnceAlsoWhereThereIsNoneYet) {
   const LogConfig config = LogConfig::forTest();
   const std::unique_ptr<LogMemory> memory = LogMemory::open(config.memory_bytes).value();
@@ -334,7 +337,8 @@ TEST(SideLog, AHeadThatHoldsNothingIsNewEnoughToJoinBehind) {
   const SegmentId second = fixture.log->requestHeadToJoin();
   EXPECT_GT(second, first);
   EXPECT_TRUE(fixture.log->isRolled(second));
-  // What an earlier attempt has in there would be replayed for this one.
+  // Entries in the side log of an earlier attempt would be replayed as if they were of this one, so a newer head is
+  // needed.
   SideLog side(*fixture.log, fixture.copies);
   ASSERT_EQ(put(side, "side", "value", 1), Status::Ok);
   const SegmentId third = fixture.log->requestHeadToJoin();
@@ -357,7 +361,8 @@ TEST(SideLog, CopiesEntriesAsTheyAre) {
     input.version = 7;
     input.key = asBytes(key);
     input.payload = std::span(&payload, 1);
-    // Every other one was the first of a group where it comes from: here it stands alone.
+    // Every other entry was the first of a group in the log that it comes from; in the side log it is a group of its
+    // own.
     writeEntry(bytes.data(), input, i % 2 == 0, {});
     const auto copied = side.copy(EntryView(bytes.data()), AppendClass::Write);
     ASSERT_TRUE(copied.ok());
@@ -408,7 +413,7 @@ TEST(SideLog, EndsWhenMemoryDoes) {
   for (; status == Status::Ok; ++count) status = put(side, "key" + std::to_string(count), std::string(1000, 'x'), 1);
   EXPECT_TRUE(status == Status::RetryLater || status == Status::NoSpace);
   EXPECT_GT(count, 300);
-  // What cleaning needs is still there.
+  // The reserve that cleaning needs is still there.
   EXPECT_GE(fixture.log->pool().freeBytes() + fixture.config.extentBytesMin(), fixture.config.survivorReserveBytes());
   side.abandon();
 }

@@ -219,8 +219,8 @@ TEST_F(CallerTest, ANewIncarnationIsNotTheOneThatWasMeant) {
   EXPECT_TRUE(echo.heard.empty());
 }
 
-// It listens, and the coordinator's answer is still on its way: whoever came first would else take another way, and
-// keep it.
+// The server listens, and the coordinator's answer, which gives it its id, is still on its way. Without the wait the
+// connection would take another locator, and stay on it.
 TEST_F(CallerTest, WaitsForAServerToLearnItsIdBeforeItTakesAnotherWay) {
   RpcProcess& other_way = add("other", {.role = Role::Server, .id = kServerId});
   other_way.listen();
@@ -259,7 +259,7 @@ TEST_F(CallerTest, TakesTheNextLocatorWhenOneDoesNotAnswer) {
   EXPECT_EQ(call.outcome(), Status::Ok);
 }
 
-// A server that is reached in two ways; over the first, sessions open and calls are not answered.
+// A server with two locators; over the first, sessions open and calls are not answered.
 class BlockedWayTest : public CallerTest {
  protected:
   BlockedWayTest() {
@@ -269,9 +269,9 @@ class BlockedWayTest : public CallerTest {
     swallow.addTo(blocked->dispatch().services(), {.roles = allow({Role::Client})});
     address.locators.insert(address.locators.begin(), blocked->locator());
   }
-  // Only the second way answers calls of this kind at once.
+  // Starts a call that is answered at once over the second locator only.
   void startScan(NotedCall& call) { startCall(call, Opcode::Scan); }
-  // Over the first way, with no answer.
+  // Loses a session over the first locator, which answers no call.
   void loseOne() {
     NotedCall call;
     startScan(call);
@@ -281,7 +281,7 @@ class BlockedWayTest : public CallerTest {
     EXPECT_EQ(call.outcome(), Status::SessionLost);
     forget();
   }
-  // Of the second way; the next call opens another one.
+  // Ends the session over the second locator; the next call opens another one.
   void endSession() {
     network.cut("client", "server");
     runFor(kNanosPerMilli);
@@ -289,7 +289,7 @@ class BlockedWayTest : public CallerTest {
   void forget() {
     blocked->onDispatch([&] { swallow.answerKept(); });
   }
-  // Which way a call takes that is answered over both.
+  // The name of the process that answers a call which both would answer.
   std::string wayOf(NotedCall& call) {
     const size_t heard_before = swallow.heard.size();
     startCall(call);
@@ -313,7 +313,7 @@ class BlockedWayTest : public CallerTest {
 };
 
 TEST_F(BlockedWayTest, ALocatorThatOpensAndDoesNotAnswerIsLeft) {
-  // What waits for a slot meanwhile is sent over the other way.
+  // The call that waits for a slot meanwhile is sent over the other locator.
   std::deque<NotedCall> calls(kSlots + 1);
   for (NotedCall& call : calls) startScan(call);
   ASSERT_TRUE(runUntil([&] { return swallow.kept.size() == kSlots; }));

@@ -37,7 +37,7 @@ TEST(Coordinators, StaysWhereItIsAnswered) {
   }
 }
 
-// Several calls wait for one that dies: all of them hear of it, and one step is enough.
+// Several calls wait for a coordinator that dies, and all of them note its end: only one step to the next is made.
 TEST(Coordinators, GoesOnOnceForAllWhoAskedTheSame) {
   Coordinators coordinators(coordinatorAt(parsed({"sim://a", "sim://b", "sim://c"})));
   const PeerAddress& asked = coordinators.current();
@@ -86,7 +86,7 @@ TEST_F(CoordinatorsTest, AServerIsNoCoordinator) {
   });
 }
 
-// The same place, asked as a server: the two are different connections.
+// A locator that is asked as a coordinator and as a server: the two are different connections.
 TEST_F(CoordinatorsTest, WhoeverListensIsAskedByThoseWhoDoNotMind) {
   RpcProcess& client = add("client", {});
   RpcProcess& server = listening("server", Role::Server, 5);

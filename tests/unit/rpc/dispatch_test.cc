@@ -131,7 +131,7 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheCallerIsReplaced) {
   EXPECT_EQ(noted.text(), "text");
 }
 
-// What the transport carries at most bounds an answer too: to hand it a longer one is a bug that ends the process.
+// The limit of the transport bounds an answer, too: giving the transport a longer one is a bug that ends the process.
 TEST_F(DispatchTest, AnAnswerTooLongForTheTransportIsReplacedWhateverTheCallerTakes) {
   begin(0);
   struct Verbose {
@@ -163,7 +163,7 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheTransportIsReplacedWhateverTheCallerTa
   EXPECT_EQ(askForAnything(), Status::TooLarge);
   EXPECT_EQ(verbose.most, wire::kMessageBytesMax);
   EXPECT_FALSE(verbose.has_room) << "the length is not cut to 32 bits";
-  // So many bytes that their number does not fit 32 bits.
+  // A length that does not fit into 32 bits.
   verbose.chunks = {0xF000'0000, 0x1000'0000, 16};
   EXPECT_EQ(askForAnything(), Status::TooLarge);
   verbose.is_empty = true;
@@ -322,7 +322,7 @@ TEST_F(DispatchTest, WaitingRequestsOfALostSessionAreNotStarted) {
   EXPECT_EQ(echo.heard, (std::vector<std::string>{"text", "kept"}));
   ASSERT_TRUE(runUntil([&] { return !server->dispatch().hasRequests(); }));
   EXPECT_EQ(server->dispatch().orphanedRequests(), 1u);
-  // Whoever comes back under the same index is served.
+  // A client that comes back, and whose session gets the same index, is served.
   EXPECT_EQ(ask(Opcode::MultiRead, "again")->text(), "again");
 }
 

@@ -11,7 +11,7 @@
 namespace ramcore::rpc {
 namespace {
 
-// Sends nothing, and says of each count another number.
+// Sends nothing, and reports a different number for each count.
 class CountedEndpoint final : public transport::Endpoint {
  public:
   const transport::Limits& limits() const override { return limits_; }
@@ -65,7 +65,7 @@ std::string lineOf(const NumberMeaning& meaning) {
          std::string(meaning.help);
 }
 
-// What monitoring is told, name by name: whoever changes one changes it for all who ask for it.
+// The names that monitoring asks for: a name that is changed here is missing in the queries of users.
 TEST(EndpointCounts, MetricsHaveTheseNamesAndTexts) {
   std::vector<std::string> lines;
   for (const Number<EndpointCounts>& number : kEndpointNumbers) lines.push_back(lineOf(number.meaning));

@@ -118,7 +118,7 @@ TEST_F(SilenceTest, OfADoubtfulPeerItIsAskedAtOnce) {
   EXPECT_LT(clientNow() - begun_ns, 25 * kNanosPerMilli);
 }
 
-// Whoever waited for the session that was lost waits no second time for as long as that.
+// After a session was lost, calls do not wait for the usual time of an answer once more.
 TEST_F(SilenceTest, AfterALostSessionItIsAskedAtOnceUntilSomethingIsAnswered) {
   NotedCall lost;
   startCall(lost, Opcode::Scan);
@@ -142,7 +142,7 @@ TEST_F(SilenceTest, AfterALostSessionItIsAskedAtOnceUntilSomethingIsAnswered) {
   ASSERT_TRUE(await(calm));
 }
 
-// All slots belong to calls that nobody answers, or waits for. What comes later is not their hostage.
+// All slots belong to calls that are not answered and for which no caller waits. A later call is answered all the same.
 TEST_F(SilenceTest, ASilentSessionIsReplaced) {
   std::deque<NotedCall> lost(kSilentServerSlots);
   for (NotedCall& call : lost) {
@@ -166,7 +166,7 @@ TEST_F(SilenceTest, WhatWasSentOnASilentSessionMayHaveHappened) {
   EXPECT_TRUE(call.was_sent);
 }
 
-// One that says something keeps its session, whatever else it leaves unanswered.
+// A peer that answers some calls keeps its session, however many others it leaves unanswered.
 TEST_F(SilenceTest, ASessionThatAnswersOthersIsKept) {
   NotedCall slow;
   startCall(slow, Opcode::Scan);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kMilli = runtime::kNanosPerMilli;
 constexpr int64_t kSecond = runtime::kNanosPerSecond;
-// After the network is back. The kernel by itself would take seconds: it waits twice as long each time.
+// A call has to be answered this soon after the network is back. The kernel by itself would take seconds: it waits
+// twice as long before each retransmission.
 constexpr int64_t kSoonNs = 600 * kMilli;
 constexpr uint64_t kServerId = 5;
 
@@ -33,7 +34,7 @@ class TwoNetworks {
     if (::unshare(CLONE_NEWNET) != 0) return;
     there_ = ::open("/proc/thread-self/ns/net", O_RDONLY);
     ::setns(here_, CLONE_NEWNET);
-    // What the neighbours' addresses are is known for good: the network itself is silent.
+    // The neighbours' addresses are set for good, so the network itself is silent (no ARP).
     const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(there_);
     is_ready_ = run("ip link add br0 address 02:00:00:00:00:01 type bridge") &&
                 run("ip link add a0 type veth peer name a1 address 02:00:00:00:00:02") &&
@@ -132,7 +133,8 @@ class SilentNetwork : public ::testing::Test {
     runUntil([&] { return waited.is_over; }, longest_ns + kSecond);
     return waited.outcome();
   }
-  /// Calls, as one who renews a lease, until one is answered: how long that took.
+  /// Calls again and again, as a server does that renews its lease, until a call is answered. Returns how long that
+  /// took.
   int64_t untilAnsweredNs() {
     const int64_t begun_ns = clock.nowNs();
     while (call(kSecond) != Status::Ok && clock.nowNs() - begun_ns < 20 * kSecond) runFor(100 * kMilli);
@@ -149,7 +151,7 @@ class SilentNetwork : public ::testing::Test {
   PeerAddress address;
 };
 
-// The call before was sent while packets were lost: the kernel sends it again when it has waited for as long as before.
+// A call was sent while packets were lost, and the kernel waits twice as long before each retransmission of it.
 TEST_F(SilentNetwork, ALaterCallIsNotTheHostageOfTheOneBefore) {
   ASSERT_EQ(call(5 * kSecond), Status::Ok);
   networks->cut();

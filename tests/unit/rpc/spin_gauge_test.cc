@@ -70,7 +70,7 @@ TEST_F(SpinGaugeTest, AWakeUpThatFindsNothingDoesNotSpinAgainNorCountTwice) {
   EXPECT_TRUE(gauge_.expectsSoon(Wait::Requests));
 }
 
-// Of three backups that flush side by side.
+// A thread that waits for three backups, which flush side by side.
 TEST_F(SpinGaugeTest, ShortWaitsBehindALongOneAreNotSpunFor) {
   waits(8, Wait::Answers, kLongNs);
   int64_t spun_ns = 0;
@@ -94,7 +94,7 @@ TEST_F(SpinGaugeTest, BeginsAgainAfterSomeShortSleeps) {
   EXPECT_EQ(wait(Wait::Requests, kShortNs), kShortNs);
 }
 
-// Where a sleeper takes longer to wake than the longest spin, only a spin can tell that the wait itself is short.
+// If a sleeper takes longer to wake than the longest spin, only a spin can tell that the wait itself is short.
 TEST_F(SpinGaugeTest, FindsOutWhenOnlyWakingUpTakesLong) {
   constexpr int64_t kWakeUpNs = 150 * kNanosPerMicro;
   waits(20, Wait::Requests, kLongNs);
@@ -125,7 +125,7 @@ TEST_F(SpinGaugeTest, ACoreIsNotCrowdedWhileNobodyElseRuns) {
   EXPECT_FALSE(gauge_.isCrowded());
 }
 
-// Who computes on the core keeps what it is offered; a sleeper that is woken gets it back at once.
+// A thread that computes on the core keeps it when it is offered; a sleeper that is woken gets it back at once.
 TEST_F(SpinGaugeTest, DoesNotSpinForAWhileWhereSomebodyComputes) {
   waits(20, Wait::Requests, kShortNs);
   gauge_.offerCore(clock_.nowNs() - 3 * runtime::kNanosPerMilli);
@@ -136,7 +136,7 @@ TEST_F(SpinGaugeTest, DoesNotSpinForAWhileWhereSomebodyComputes) {
   EXPECT_EQ(waits(100, Wait::Requests, kShortNs), 100 * kShortNs);
 }
 
-// As long as it computes there the core is offered ever more seldom; when it has gone, as often as before.
+// The core is offered ever more seldom while a thread computes there; when that has gone, as often as before.
 TEST_F(SpinGaugeTest, OffersTheCoreMoreSeldomAsLongAsSomebodyComputes) {
   const auto pause = [this] {
     gauge_.offerCore(clock_.nowNs() - 3 * runtime::kNanosPerMilli);
@@ -154,7 +154,7 @@ TEST_F(SpinGaugeTest, OffersTheCoreMoreSeldomAsLongAsSomebodyComputes) {
   EXPECT_EQ(pause(), first_ns);
 }
 
-// The time before is what the caller says, so that somebody else seems to have run.
+// The caller names a time before the offer that lies far back, so that another thread seems to have run.
 TEST_F(SpinGaugeTest, ACoreIsCrowdedForAWhileAfterSomebodyElseRan) {
   gauge_.offerCore(clock_.nowNs() - 20 * kNanosPerMicro);
   EXPECT_TRUE(gauge_.isCrowded());

@@ -80,7 +80,7 @@ TEST(SimRcu, ReaderThatGoesOffLineOrLeavesIsNotAwaited) {
   rcu.reclaim(1);
   EXPECT_TRUE(rcu.elapsed(ticket));
 
-  // Back on line in the middle of the next one: it began without this reader.
+  // Back on line in the middle of the next grace period, which began without this reader.
   const GraceTicket next = rcu.ticket();
   const RcuReader other = rcu.registerThread();
   rcu.reclaim(1);

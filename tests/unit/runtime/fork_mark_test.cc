@@ -9,7 +9,7 @@
 namespace ramcore::runtime {
 namespace {
 
-/// What `child` returns in a process that `make` forks: its exit code.
+/// The exit code of a process that `make` forks: what `child` returns there.
 template <typename Fork, typename Child>
 int codeOf(Fork make, Child child) {
   const pid_t pid = make();
@@ -36,7 +36,7 @@ TEST(ForkMark, TellsChildrenAndGrandchildrenFromTheProcessThatMadeIt) {
   EXPECT_FALSE(ForkMark().isForked());
 }
 
-// A runtime that forks without the C library runs no handlers of it.
+// A program that forks without the C library runs none of the handlers that were registered there.
 TEST(ForkMark, NoticesForksThatRunNoHandlers) {
   const ForkMark mine;
   const auto bare = [] { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0)); };

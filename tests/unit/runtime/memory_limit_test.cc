@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 
-/// What the system tells, in a folder of the test's.
+/// The files that the system has for this, in a folder of the test.
 class MemoryLimits : public ::testing::Test {
  protected:
   MemoryLimits() {
@@ -71,14 +71,14 @@ TEST_F(MemoryLimits, AContainerSeesItsOwnPartOnly) {
   putV2("/docker/abc", "/docker/abc");
   put("/groups/memory.max", "314572800\n");
   EXPECT_EQ(read().bytes, 300 * kMegabyte);
-  // With a name space of its own its path is the root.
+  // In a name space of its own the process sees the root as its path.
   putV2("/");
   EXPECT_EQ(read().bytes, 300 * kMegabyte);
 }
 
 TEST_F(MemoryLimits, TheMemoryControllerOfVersion1Counts) {
   putV1("/batch/job");
-  put("/v1/memory/batch/job/memory.limit_in_bytes", "9223372036854771712\n");  // none
+  put("/v1/memory/batch/job/memory.limit_in_bytes", "9223372036854771712\n");  // no limit
   EXPECT_EQ(read().bytes, 8192 * kMegabyte);
   put("/v1/memory/batch/memory.limit_in_bytes", "104857600\n");
   put("/v1/memory/batch/memory.usage_in_bytes", "41943040\n");

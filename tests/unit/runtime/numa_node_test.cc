@@ -68,7 +68,7 @@ TEST_F(NumaNodes, AThreadIsBoundToThoseOfItsProcessorsThatItMayRunOn) {
     while (!CPU_ISSET(first, &allowed)) ++first;
     write("node0/cpulist", std::to_string(first) + "," + std::to_string(CPU_SETSIZE - 1));
     const auto bound = NumaNode::find(0, root_)->bindThread();
-    if (!bound.ok()) {  // a container, which must be told
+    if (!bound.ok()) {  // in a container that forbids it: the error has to say so
       EXPECT_EQ(bound.error().status, Status::IoError);
       EXPECT_NE(bound.error().message.find("memory to NUMA node 0"), std::string::npos) << bound.error().message;
       return;

@@ -58,7 +58,7 @@ TEST_F(SecretFile, InADirectoryOfEverybodyIsRefusedUnlessNobodyElseMayReplaceItT
   expectRefused("can be replaced by anybody", "chmod o-w");
   setMode(folder_, 01777);  // as /tmp
   EXPECT_TRUE(readSecretFile(path_).ok());
-  // Also one further up.
+  // A directory further up counts as well.
   std::filesystem::create_directory(folder_ + "/below");
   std::filesystem::rename(path_, folder_ + "/below/secret");
   path_ = folder_ + "/below/secret";
@@ -98,7 +98,7 @@ TEST(PrivateDirectory, IsForThisUserAndItsParentsAreAsUsual) {
   EXPECT_EQ(made.st_mode & 07777, 0700u);
   ASSERT_EQ(stat((folder + "/a").c_str(), &made), 0);
   EXPECT_EQ(made.st_mode & 07777, 0755u);
-  // One that is there stays as it is.
+  // A directory that exists stays as it is.
   ASSERT_EQ(chmod(path.c_str(), 0750), 0);
   EXPECT_FALSE(makePrivateDirectory(path));
   ASSERT_EQ(stat(path.c_str(), &made), 0);

@@ -294,7 +294,7 @@ TEST_P(StorageContract, SpaceIsTakenWhenAFileIsMade) {
   EXPECT_TRUE(storage->list().value().empty());
 }
 
-// ---- What only one of them can show
+// ---- What only one implementation can show
 
 TEST(FileStorage, UnfinishedFilesGoAndForeignOnesStay) {
   RealMachine machine;
@@ -393,7 +393,7 @@ TEST_F(SimDiskCrash, FlushInProgressEndsWithAnError) {
   EXPECT_EQ(flush.status, Status::IoError);
 }
 
-// Whoever takes a flush for one of what came while it was under way is to be found out.
+// Code that relies on a flush for what was written while that was under way has to fail on the simulated disk.
 TEST_F(SimDiskCrash, AFlushCoversNothingThatIsWrittenAfterItBegan) {
   for (const int flushes : {1, 2}) {
     fill('a');
@@ -424,7 +424,7 @@ TEST_F(SimDiskCrash, WhatAFailedFlushLeftOutNeverGetsToTheDisk) {
   machine.disk.failFlushes(1);
   ASSERT_EQ(machine.flush(*file), Status::IoError);
   reopen();
-  ASSERT_EQ(machine.flush(*file), Status::Ok);  // what a second try is worth
+  ASSERT_EQ(machine.flush(*file), Status::Ok);  // a second try reports Ok and does nothing
   machine.disk.losePower();
   reopen();
   EXPECT_EQ(text(), std::string(kFileBytes, '\0'));

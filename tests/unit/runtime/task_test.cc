@@ -8,7 +8,7 @@
 namespace ramcore::runtime {
 namespace {
 
-/// Suspends whoever awaits it until the test opens it.
+/// Suspends the coroutines that await it until the test opens it.
 class Gate {
  public:
   bool await_ready() const noexcept { return false; }

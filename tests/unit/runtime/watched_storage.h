@@ -9,13 +9,13 @@
 
 namespace ramcore::runtime {
 
-/// A storage behind which each write of a file first asks somebody, who may note it, make it wait, or refuse it.
+/// A storage each of whose writes first calls a function of the test, which may note the write, delay it, or refuse it.
 class WatchedStorage final : public Storage {
  public:
-  /// Told where a write begins, before it is done; anything but Ok is given back in its place. On the thread that
-  /// writes.
+  /// Gets the offset of a write before it is done. Anything but Ok is returned in place of the write. Runs on the
+  /// thread that writes.
   using OnWrite = std::function<Status(uint64_t offset_bytes)>;
-  /// What a thread that asks is told of how often it has waited.
+  /// Answers StorageFile::threadWaits() in place of the file.
   using ThreadWaits = std::function<uint64_t()>;
 
   WatchedStorage(std::unique_ptr<Storage> storage, OnWrite on_write, ThreadWaits thread_waits = {})

@@ -102,7 +102,7 @@ class ServingProcess final : private ServerObserver {
   }
   bool isStopping() const { return is_stopping_; }
 
-  /// What was so when it was told that it serves.
+  /// The state of the process when it was told that it serves.
   struct Serving {
     ServerId id;
     transport::Identity identity;

@@ -116,7 +116,7 @@ TEST(CarriedResult, AWriteIsOneEntryAndAnswersItsRepetition) {
   EXPECT_TRUE(again.is_duplicate);
   EXPECT_EQ(again.version, first.version);
   EXPECT_EQ(one.find("key").entry.version(), first.version);
-  // What it carries is garbage once it is acknowledged; the object is not.
+  // The carried result is garbage once it is acknowledged; the object is not.
   const int64_t live = one.liveBytes();
   one.acknowledge(1, 1);
   EXPECT_TRUE(one.find("key").entry.isAcknowledged());
@@ -173,7 +173,7 @@ TEST(CarriedResult, TheCleanerKeepsWhatIsNeededAndDropsTheRest) {
   static_cast<void>(one.write(1, 1, 0, "needed"));
   static_cast<void>(one.write(2, 1, 0, "seen"));
   one.acknowledge(2, 1);
-  // Garbage, so that a pass is worth it.
+  // Writes garbage, so that a pass is worthwhile.
   for (uint64_t i = 1; i <= 400; ++i) static_cast<void>(one.write(9, i, i - 1, "garbage"));
   const log::EntryRef needed = one.find("needed").ref;
   const log::EntryRef seen = one.find("seen").ref;
@@ -197,7 +197,7 @@ TEST(CarriedResult, ARecoveryTakesItThoughItsObjectIsDead) {
   ASSERT_EQ(dead.write(3, 5, 4, "other").status, Status::Ok);
   const std::vector<std::byte> bytes = dead.bytesOf(dead.log.headId());
 
-  // The newest first: the older versions are not taken any more, their results are.
+  // The newest entries come first: older versions are not taken then, but their results are.
   std::vector<log::EntryView> entries;
   log::SegmentReader reader(bytes);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
@@ -262,10 +262,10 @@ struct CarriedDamageObserver final : log::DamageObserver {
   std::vector<log::Damage> damages;
 };
 
-/// The key agrees, and what is not asked for has flipped: whose result it is. Whoever takes the object away would leave
-/// somebody with a result that is nowhere.
+/// The key is right, and a bit has flipped of the identity whose result the object carries, which no lookup compares.
+/// If the object were taken away, the right call would be left with a result that is nowhere.
 TEST(CarriedResult, WhoseItIsHasToBeWhatWasWritten) {
-  for (const size_t at : {size_t{0}, size_t{9}}) {  // of the client, of the sequence
+  for (const size_t at : {size_t{0}, size_t{9}}) {  // a byte of the client, one of the sequence
     CarryingStore one;
     CarriedDamageObserver observer;
     one.log.integrity().setObserver(&observer);
@@ -315,7 +315,7 @@ TEST(CarriedResult, APurgeLeavesWhatIsDamaged) {
   EXPECT_EQ(one.resultBytes(), 0);
 }
 
-/// The tablet is gone, and its results with it: nobody is led to what the cleaner drops.
+/// The tablet is gone, and its results with it: none refers to an entry that the cleaner drops.
 TEST(CarriedResult, APurgedObjectLeavesNoneBehind) {
   CarryingStore one;
   const int64_t empty = one.liveBytes();

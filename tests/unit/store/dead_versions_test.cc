@@ -134,7 +134,7 @@ TEST_F(DeadVersionsTest, ATombstoneOfNoVersionIsOfNoAccount) {
   EXPECT_FALSE(holdsDown("key", 1));
 }
 
-/// What they take, and that none gets lost while the tables grow.
+/// The memory of the notes; and no note gets lost while the tables grow.
 TEST_F(DeadVersionsTest, NotesTakeLessThan39BytesEach) {
   constexpr uint64_t kCount = 200'000;
   for (uint64_t number = 0; number < kCount; ++number) {
@@ -153,7 +153,8 @@ TEST_F(DeadVersionsTest, NotesTakeLessThan39BytesEach) {
   EXPECT_EQ(dead.bytes(), 0u);
 }
 
-/// Each segment has tombstones of keys that lay in the one before, so there are never more notes than of two.
+/// Each segment has tombstones of keys that lay in the one before, so there are never more notes than those of two
+/// segments.
 TEST_F(DeadVersionsTest, WhatHasEndedMakesRoom) {
   constexpr uint64_t kSegments = 100;
   constexpr uint64_t kKeys = 10'000;
@@ -171,7 +172,7 @@ TEST_F(DeadVersionsTest, WhatHasEndedMakesRoom) {
   EXPECT_LT(sparing.peakBytes(), 3 * kKeys * 39);
 }
 
-/// Somebody may have computed as many keys of one hash as he likes; the marks differ all the same.
+/// Any number of keys of one hash can be computed on purpose; the marks differ all the same.
 TEST_F(DeadVersionsTest, KeysOfOneHashAreTwoKeys) {
   const Entry tombstone(EntryType::Tombstone, "key", 5, 20);
   dead.note(tombstone.hash(), tombstone.view());

@@ -55,8 +55,8 @@ Mapped mappedWithin(std::span<const Line> range) {
   return sum;
 }
 
-/// What the kernel makes of 2 MB that it is asked to put into a huge page: none where it has none to give, or cannot
-/// yet.
+/// The bytes that lie in huge pages after the kernel was asked to put 2 MB into one: 0 where it has none to give, or
+/// does not know the advice.
 uint64_t bytesOfHugePage() {
   auto reserved = IndexMemory::reserve(48 << 20);
   const std::span<Line> used = (*reserved)->overflowLines().first(kLinesPerHugePage);
@@ -110,7 +110,7 @@ TEST_F(IndexMemoryTest, OverflowLinesThatAreInUseLieInHugePages) {
   EXPECT_TRUE(isFilled(used));
 }
 
-// Not a line too early, and each once, whatever the kernel makes of it.
+// Each huge page is collapsed once, not a line too early, whether the kernel succeeds or not.
 TEST_F(IndexMemoryTest, CollapsesEachHugePageOnceWhenItIsInUseToItsEnd) {
   EXPECT_FALSE(memory_->collapseIsDue(kLinesPerHugePage - 1, kLinesPerHugePage - 1));
   EXPECT_EQ(memory_->collapse(kLinesPerHugePage - 1, kLinesPerHugePage - 1), 0u);
@@ -152,7 +152,7 @@ class HashIndexMemory : public ::testing::Test {
   uint64_t entries_ = 0;
 };
 
-// It may be nearly empty until it grows.
+// A table that is opened large may be nearly empty until it grows.
 TEST_F(HashIndexMemory, TableThatIsOpenedLargeIsCollapsedOnceItGrows) {
   growTo(kEntriesBeforeGrowth);
   ASSERT_EQ(index_->stats().splits, 0u);

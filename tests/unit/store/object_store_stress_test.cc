@@ -1,6 +1,6 @@
 // Mutations of shared keys by several workers beside a reader, threads that clean and the reclaimer, over the real log,
-// index and liburcu, while the index grows from four buckets and entries that are just being split are relocated. What
-// one thread cannot show: run it under ThreadSanitizer.
+// index and liburcu, while the index grows from four buckets and entries that are just being split are relocated. The
+// races are what single-threaded tests cannot show: run it under ThreadSanitizer.
 
 #include "store/object_store.h"
 
@@ -27,9 +27,9 @@ constexpr uint32_t kShared = kKeys + kCounters;
 constexpr uint32_t kWriters = 4;
 constexpr uint32_t kCleaners = 2;  // threads, which share each pass
 constexpr uint32_t kMutationsPerWriter = 6000;
-constexpr uint64_t kSharedBytesMin = 50u << 10;  // that the second cleaner copies
+constexpr uint64_t kSharedBytesMin = 50u << 10;  // bytes that the second cleaner has to copy
 constexpr uint32_t kMutationsPerAddition = 10;
-// Of each writer; written once, and present from then on. They are what makes the index grow, all the time.
+// Keys that each writer adds; written once, and present from then on. They make the index grow all the time.
 constexpr uint32_t kAdded = kMutationsPerWriter / kMutationsPerAddition;
 
 /// The `i`th key that a writer adds.
@@ -39,7 +39,7 @@ std::string nameOf(uint32_t key) {
   return (key < kKeys ? "key" : key < kShared ? "counter" : "added") + std::to_string(key);
 }
 
-/// What one writer was told.
+/// One answer that a writer was given.
 struct Told {
   uint32_t key = 0;
   Version version = 0;
@@ -78,7 +78,7 @@ class StoreStress {
 
   void verify() {
     const runtime::RcuReader self = rcu_->registerThread();
-    // Tombstones of what was unlinked last are counted out by the reclaimer.
+    // The reclaimer takes the tombstones of the segments that were unlinked last out of the counts.
     log_.reclaim(std::numeric_limits<int64_t>::max());
     verifyHistory();
     int64_t live_bytes = 0;
@@ -95,7 +95,8 @@ class StoreStress {
       ++objects;
     }
     EXPECT_EQ(store_.objectCount(), objects);
-    // Counting survived the races: what is live is the objects, the newest results and the tombstones.
+    // The counts are right in spite of the races: the live bytes are those of the objects, the newest results and the
+    // tombstones.
     constexpr uint32_t kRecordBytes = log::alignedEntryBytes(0, sizeof(log::ResultRecordPayload) + 8, false);
     live_bytes += static_cast<int64_t>(results_.recordCount() - carried) * kRecordBytes;
     EXPECT_EQ(log_.stats().live_bytes.load(), live_bytes + log_.stats().tombstone_bytes.load());
@@ -219,7 +220,7 @@ class StoreStress {
 
   std::array<std::vector<Told>, kWriters> told_;  // each is its writer's own
   std::array<std::atomic<int64_t>, kCounters> sums_{};
-  /// The highest version of each key that somebody has been told of.
+  /// The highest version of each key that an answer has shown.
   std::array<std::atomic<Version>, kShared + kWriters * kAdded> known_{};
   std::array<std::atomic<uint32_t>, kWriters> added_{};  // keys of each writer that are present
   std::atomic<uint32_t> cleaners_at_work_{0};
@@ -235,7 +236,7 @@ class StoreStress::Writer {
       : owner_(owner), number_(number), reader_(reader), random_(number) {}
 
   void run() {
-    // A key space that is complete at the end: each counter is touched.
+    // Each counter is touched, so that all of them exist at the end.
     for (uint32_t counter = number_; counter < kCounters; counter += kWriters) increment(counter);
     for (uint32_t i = 0; isGoingOn(i) && !::testing::Test::HasFailure(); ++i) {
       if (i < kMutationsPerWriter && i % kMutationsPerAddition == 0) add(i / kMutationsPerAddition);
@@ -292,7 +293,7 @@ class StoreStress::Writer {
     tell(kKeys + counter, answer.version);
   }
 
-  // Until it is carried out; now and then it is repeated, as a client does that has not got the answer.
+  // Tries until the mutation is carried out. Repeats some, as a client does that has not got the answer.
   Answer apply(uint32_t key, wire::Opcode opcode, std::span<const ByteSpan> value, int64_t delta) {
     const std::string name = nameOf(key);
     Mutation mutation;

@@ -1,4 +1,4 @@
-/// Keys that are asked for, written, or given up, when nobody knows yet that their entry is damaged.
+/// Keys that are read, written, or given up, when their entry is damaged and the damage is not known yet.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ class ReconcileTest : public ::testing::Test {
     flipped = find(key).ref;
     right.assign(store.entry(flipped).address(), store.entry(flipped).address() + store.entry(flipped).alignedBytes());
   }
-  /// A bit of its key, so that nobody recognizes it.
+  /// Flips a bit of the entry's key, so that lookups do not recognize it.
   void flipKeyOf(const std::string& key) {
     keep(key);
     const size_t at = static_cast<size_t>(store.entry(flipped).key().data() - store.entry(flipped).address());
@@ -89,7 +89,7 @@ class ReconcileTest : public ::testing::Test {
     while (scrubber.step(1 << 20) >= 1 << 20) {
     }
   }
-  /// What MemoryRepair does with bytes from a replica.
+  /// Restores the entry as MemoryRepair does with bytes from a replica.
   Status restore() {
     const log::Damage damage = observer.damages.at(0);
     EXPECT_EQ(damage.ref, flipped);
@@ -117,7 +117,8 @@ class ReconcileTest : public ::testing::Test {
   std::vector<std::byte> right;
 };
 
-/// Whatever bit of what lookups compare has flipped: who asks finds it, and nobody is told that there is no such key.
+/// Whichever bit has flipped of those that lookups compare: a lookup finds the damage, and no answer says that there is
+/// no such key.
 TEST_F(ReconcileTest, WhoAsksForAKeyFindsThatItHasChanged) {
   ASSERT_EQ(write("key", "old").status, Status::Ok);
   roll();
@@ -161,7 +162,7 @@ TEST_F(ReconcileTest, WhoAsksForAKeyFindsThatItHasChanged) {
   EXPECT_EQ(store.objectCount(), 1u);
 }
 
-/// Nor is it missing without a word among others.
+/// A list of the range does not leave the key out silently.
 TEST_F(ReconcileTest, WhoListsARangeFindsThatAKeyHasChanged) {
   for (int i = 0; i < 200; ++i) ASSERT_EQ(write("key" + std::to_string(i), "old").status, Status::Ok);
   roll();
@@ -171,7 +172,7 @@ TEST_F(ReconcileTest, WhoListsARangeFindsThatAKeyHasChanged) {
     keep(key);
     memory->at(flipped)[offsetof(log::EntryHeader, table)] ^= std::byte{1};
     observer.damages.clear();
-    // A piece of the range that has it.
+    // A part of the range in which the key lies.
     const KeyHash hash = hashKey(kLostTable, asBytes(key));
     const HashRange range{.first = hash - hash % (1ull << 50), .last = hash | ((1ull << 50) - 1)};
     const auto list = [&] {
@@ -187,7 +188,7 @@ TEST_F(ReconcileTest, WhoListsARangeFindsThatAKeyHasChanged) {
   }
 }
 
-/// In the open head, too.
+/// The same in the open head, which the scrubber does not verify.
 TEST_F(ReconcileTest, WhoAsksFindsWhatTheScrubberDoesNotLookAtYet) {
   ASSERT_EQ(write("key", "old").status, Status::Ok);
   flipKeyOf("key");
@@ -199,13 +200,13 @@ TEST_F(ReconcileTest, WhoAsksFindsWhatTheScrubberDoesNotLookAtYet) {
   EXPECT_EQ(valueOf("key"), "old");
 }
 
-/// A key that has the same bits of the hash is another one, and nothing is wrong with it.
+/// An entry of another key with the same bits of the hash is not damaged.
 TEST_F(ReconcileTest, AnotherKeyOfTheSameBitsIsNoDamage) {
   ASSERT_EQ(write("key", "old").status, Status::Ok);
   roll();
   flipKeyOf("key");
   const KeyHash hash = hashOfChanged();
-  // Under the bits of the changed key, where the index has it now, it is what it is.
+  // The index has the entry under the bits of the changed key here, so the entry is what it seems.
   {
     const index::StripeGuard from(*index, hashKey(kLostTable, asBytes("key")));
     ASSERT_TRUE(index->erase(from, flipped));
@@ -268,7 +269,7 @@ TEST_F(ReconcileTest, ATombstoneIsNotReplayedPastWhatMayBeItsKey) {
   keep("key");
   const log::EntryRef object = flipped;
   ASSERT_EQ(mutate(wire::Opcode::Remove, "key").status, Status::Ok);
-  // The tombstone as another log may have it, and the object as if it had not been removed.
+  // The tombstone as another server's log may have it, and the object as if it had not been removed.
   std::vector<std::byte> removal(log::alignedTombstoneBytes(3));
   log::writeEntry(removal.data(),
                   {.type = log::EntryType::Tombstone,

@@ -1,4 +1,4 @@
-/// Keys that were removed and wait to leave the index, on a server whose background work does not come to its turn.
+/// Removed keys that wait to leave the index, on a server whose background work gets no turn.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr TableId kTable{3};
 constexpr TabletEpoch kEpoch{1};
 
-/// Copies that are as late as the test wants.
+/// A replicator that reports as late as the test wants.
 class LateReplicator final : public log::Replicator {
  public:
   void attach(log::ReplicationEvents& events) override { events_ = &events; }
@@ -127,7 +127,7 @@ TEST_F(RemovedKeys, AreBoundedWhileBackgroundWorkHasNoTurn) {
   }
   EXPECT_GE(most, Maintenance::kRemovedMax) << "there were so many";
   EXPECT_LE(most, kMost);
-  // As soon as it has its turn all of them are gone.
+  // As soon as the background work has its turn, all removed keys leave.
   EXPECT_EQ(scheduler_.runUntil([&] { return store_.tombstones().size() == 0; }, 1'000'000),
             runtime::SimScheduler::Stop::Done);
 }
@@ -144,7 +144,7 @@ TEST_F(RemovedKeys, AreLeftForLaterWhereAnotherThreadIsAtTheOldest) {
   const size_t before = store_.tombstones().size();
   {
     const index::StripeGuard taken(*index_, hashKey(kTable, asBytes(std::string_view("key0"))));
-    maintenance_.afterMutations();  // would wait for ever
+    maintenance_.afterMutations();  // if it waited for the stripe, it would wait for ever
     EXPECT_EQ(store_.tombstones().size(), before);
   }
   maintenance_.afterMutations();

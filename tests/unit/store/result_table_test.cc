@@ -10,7 +10,7 @@ namespace {
 
 using Verdict = ResultTable::Verdict;
 
-/// Nothing but result records: what the table says of an entry is asked of the table.
+/// The owner of a log that has result records only. The tests ask the table itself about them.
 class NoOwner final : public log::EntryOwner {
  public:
   Moved relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return Moved::No; }
@@ -45,7 +45,7 @@ class ResultTableTest : public ::testing::Test {
                     record, false);
     return record;
   }
-  /// As a move brings it.
+  /// Takes a result as a move brings it.
   log::EntryRef take(const wire::CallIdentity& call, Version version, KeyHash hash = 7, uint32_t table = 1) {
     const log::EntryRef record = appendRecord();
     results_.take(call, {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash},
@@ -115,8 +115,8 @@ TEST_F(ResultTableTest, WhatIsAcknowledgedToTheCoordinatorIsForgottenAndRefused)
   EXPECT_EQ(liveBytes(), before) << "the log is told";
 }
 
-// The records that told how far the client had come may have been dropped before the death: then only the coordinator
-// knows.
+// The records that tell what the client has acknowledged may have been dropped before the server died: then only the
+// coordinator knows it.
 TEST_F(ResultTableTest, AfterARecoveryALateAttemptOfAnAcknowledgedCallIsRefused) {
   take(identity(1, 9, 2), 9);
   EXPECT_EQ(verdict(identity(1, 9, 2)), Verdict::Duplicate);
@@ -125,7 +125,7 @@ TEST_F(ResultTableTest, AfterARecoveryALateAttemptOfAnAcknowledgedCallIsRefused)
   EXPECT_EQ(verdict(identity(1, 5)), Verdict::Stale);
   EXPECT_EQ(verdict(identity(1, 9, 2)), Verdict::Duplicate);
   EXPECT_EQ(verdict(identity(1, 10, 8)), Verdict::New);
-  // What the recovery brings later.
+  // The recovery brings these results later.
   const int64_t before = liveBytes();
   take(identity(1, 7, 2), 7);
   EXPECT_EQ(liveBytes(), before);
@@ -192,7 +192,7 @@ TEST_F(ResultTableTest, AClientWhoseLeaseIsOverIsNotAdmittedByALateAnswer) {
   EXPECT_FALSE(results_.admit(ClientId(1), 150));
   EXPECT_FALSE(results_.admit(ClientId(1), 200));
   EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
-  // It has come back with a move. A late answer says nothing of it either.
+  // The client has come back with a move. A late answer does not admit it either.
   take(identity(1, 5), 42);
   results_.heard(ClientId(1), 150);
   EXPECT_EQ(verdict(identity(1, 6)), Verdict::UnknownClient);
@@ -203,7 +203,7 @@ TEST_F(ResultTableTest, AClientWhoseLeaseIsOverIsNotAdmittedByALateAnswer) {
 TEST_F(ResultTableTest, OneClientCannotPinMoreThanItsShare) {
   results_.admit(ClientId(1), 0);
   results_.admit(ClientId(2), 0);
-  // One record stands for all of them: how many there are is what counts.
+  // All results share one record: the test is about their number only.
   const log::EntryRef record = appendRecord();
   constexpr uint64_t kMax = ResultTable::kResultsPerClientMax;
   for (uint64_t sequence = 1; sequence <= kMax; ++sequence) results_.insert(identity(1, sequence), {}, record, false);
@@ -223,7 +223,7 @@ TEST_F(ResultTableTest, SilentClientsInOrder) {
   EXPECT_EQ(results_.silentSince(1000, ClientId(1), 1), std::vector<ClientId>{ClientId(3)});
   results_.heard(ClientId(1), 5000);
   results_.heard(ClientId(1), 50);   // late news
-  results_.heard(ClientId(77), 50);  // nobody
+  results_.heard(ClientId(77), 50);  // an unknown client
   EXPECT_EQ(results_.silentSince(1000, ClientId(), 10), (std::vector<ClientId>{ClientId(3), ClientId(18)}));
   EXPECT_EQ(results_.clientCount(), 3u);
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr TableId kQueueTable{5};
 
-/// Copies that are as late as the test wants.
+/// A replicator that reports as late as the test wants.
 class QueueReplicator final : public log::Replicator {
  public:
   void attach(log::ReplicationEvents& events) override { events_ = &events; }

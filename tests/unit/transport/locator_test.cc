@@ -79,7 +79,7 @@ TEST(Locator, KnowsWhatOnlyThisMachineReaches) {
   }
 }
 
-// Who is lost without an answer has died, where it is one connection that carries both.
+// If one connection carries handshake and messages, a process whose session ends without an answer has died.
 TEST(Locator, KnowsWhichSessionsMayOpenAndNotWork) {
   for (const char* text : {"tcp://10.0.0.1:1", "shm:///a"}) {
     EXPECT_FALSE(mayOpenAndNotWork(Locator::parse(text).value())) << text;

@@ -1,4 +1,4 @@
-// What a message costs two processes that sleep until it comes, as the operating system sees it.
+// The system calls that a message costs two processes that sleep until it comes.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 

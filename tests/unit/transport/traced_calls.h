@@ -15,7 +15,7 @@
 /// test alone, which marks the beginning and the end of what is to be counted.
 namespace ramcore::transport {
 
-/// Of the test that is traced, twice. Nothing else in these programs makes this call.
+/// Called twice by the test that is traced. Nothing else in these programs makes this system call.
 inline void markTrace() { ::syscall(SYS_getppid); }
 
 /// Whether system calls can be counted here. Where strace is missing the test has failed; where `reason` is set it is

@@ -30,7 +30,7 @@ bool isValidWith(size_t offset, uint8_t byte) {
   return message.isValid();
 }
 
-// All bytes from `first` to before `end` have to be zero.
+// Checks that all bytes from `first` to before `end` have to be zero.
 template <Message T>
 void expectReserved(size_t first, size_t end) {
   EXPECT_TRUE(isValidWith<T>(0, 0));
@@ -38,7 +38,7 @@ void expectReserved(size_t first, size_t end) {
   if (end < sizeof(T)) EXPECT_TRUE(isValidWith<T>(end, 1)) << "the next field is free";
 }
 
-// The byte at `offset` may be 0 up to `last`.
+// Checks that the byte at `offset` may be 0 up to `last`, and not more.
 template <Message T>
 void expectUpTo(size_t offset, uint8_t last) {
   EXPECT_TRUE(isValidWith<T>(offset, last));
@@ -70,7 +70,7 @@ TEST(Validity, ReservedFieldsAreZero) {
   expectReserved<ReadReplica::Response>(21, 24);
 }
 
-// In a message that begins with a header, the header counts.
+// A message that begins with a header is valid only if the header is.
 TEST(Validity, HeadersAreValid) {
   expectReserved<Read::Request>(2, 8);
   expectReserved<Write::Request>(2, 8);

@@ -20,7 +20,7 @@ struct Finding {
   /// None: the paper gives a direction and no number.
   std::optional<double> predicted;
   /// Numbers from `low` to `high` confirm the finding. For crossovers that is a factor of two each way, because the
-  /// shapes that are measured are that far apart. For "up to" it begins where one would still act on it.
+  /// shapes that are measured are that far apart. For "up to" the range begins where one would still act on the number.
   double low;
   double high;
   /// Reads the same number from a dataset.

@@ -91,7 +91,7 @@ void VerbsReceiver::run() {
   while (!stops_.load(std::memory_order_relaxed)) {
     const int count = ibv_poll_cq(completions_.get(), static_cast<int>(done.size()), done.data());
     for (int i = 0; i < count; ++i) {
-      // Nothing is done about a missing buffer or a broken queue pair: the sender's completions tell of it.
+      // A missing buffer or a broken queue pair needs no handling here: the sender's completions tell of it.
       if (done[static_cast<size_t>(i)].status == IBV_WC_SUCCESS) {
         static_cast<void>(postBuffer(static_cast<uint32_t>(done[static_cast<size_t>(i)].wr_id)));
       }

@@ -41,7 +41,7 @@ TEST(Membership, BadEnlistmentsAreRefused) {
   server = Bench::serverOf(1);
   server.name = std::string(256, 'x');
   EXPECT_EQ(bench.enlist(server).status, Status::BadRequest);
-  // With more than a log may have it could never be replaced, and is never declared dead.
+  // A server that asks for more replicas than a log may have could never be replaced, and would never be declared dead.
   server = Bench::serverOf(1);
   server.replicas = 9;
   EXPECT_EQ(bench.enlist(server).status, Status::BadRequest);
@@ -81,7 +81,7 @@ TEST(Membership, SilenceIsJudgedLate) {
   bench.passRenewing(2'500 * kMilli);
   EXPECT_FALSE(bench.life().membership.hasReported(silent));
   EXPECT_TRUE(bench.life().membership.isAlive(silent));
-  // It may come back until the verdict.
+  // The server may come back until the verdict.
   EXPECT_EQ(bench.life().membership.renew(silent), Status::Ok);
   EXPECT_TRUE(bench.life().membership.hasReported(silent));
   bench.passRenewing(5 * kSecond);
@@ -90,7 +90,7 @@ TEST(Membership, SilenceIsJudgedLate) {
   EXPECT_EQ(bench.life().membership.renew(silent), Status::Fenced);
   EXPECT_EQ(bench.enlist(Bench::serverOf(1)).status, Status::Fenced);
   EXPECT_TRUE(bench.life().membership.isAlive(talking));
-  // For ever.
+  // The verdict lasts over restarts.
   bench.restart();
   EXPECT_FALSE(bench.life().membership.isAlive(silent));
   EXPECT_EQ(bench.life().membership.renew(silent), Status::Fenced);
@@ -110,7 +110,7 @@ TEST(Membership, NoVerdictForALeaseAfterARestart) {
   EXPECT_FALSE(bench.life().membership.isAlive(silent));
 }
 
-// Whoever was granted the longer lease may answer until it is over, however often the coordinator is started meanwhile.
+// A server with the longer lease may answer until that is over, however often the coordinator is started meanwhile.
 TEST(Membership, ALeaseThatWasLoweredIsWaitedForOverSeveralStarts) {
   const auto options = [](int64_t lease_ns) {
     return MembershipOptions{.lease_ns = lease_ns, .verdict_after_ns = lease_ns, .together_ns = lease_ns};
@@ -129,7 +129,7 @@ TEST(Membership, ALeaseThatWasLoweredIsWaitedForOverSeveralStarts) {
   EXPECT_FALSE(bench.life().membership.leaseIsOver(silent));
   bench.passRenewing(2 * kSecond);
   EXPECT_TRUE(bench.life().membership.leaseIsOver(silent));
-  // All that was granted since is short.
+  // Leases that were granted since are short.
   const ServerId next = bench.addServer(4);
   bench.cluster().machine(next).up = false;
   bench.restart();
@@ -151,8 +151,8 @@ TEST(Membership, VerdictsWaitWhenTheCoordinatorItselfStoodStill) {
   EXPECT_TRUE(bench.life().membership.isAlive(server));
 }
 
-// It was about to judge one that is silent, and waited for its turn behind somebody who enlists: silence of the others
-// proves nothing when it goes on.
+// The coordinator was about to judge a silent server, and waited for the lock behind an enlistment while it stood
+// still. When it goes on, the silence of the others proves nothing.
 TEST(Membership, VerdictsWaitWhenTheCoordinatorStoodStillWhileItWaitedForTheLock) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Bench bench({.seed = seed});
@@ -161,7 +161,7 @@ TEST(Membership, VerdictsWaitWhenTheCoordinatorStoodStillWhileItWaitedForTheLock
     bench.renewAll();
     bench.cluster().machine(silent).up = false;
     bench.passRenewing(4 * kSecond - kMilli);
-    // Its commit takes up to 10 ms, and over it the silent one is due.
+    // The commit of the enlistment takes up to 10 ms. The silent server becomes due meanwhile.
     auto enlisting = Bench::enlistOn(bench.life(), Bench::serverOf(4), {});
     bench.pass(kMilli + kMilli / 10);
     bench.life().node.pause();
@@ -173,7 +173,7 @@ TEST(Membership, VerdictsWaitWhenTheCoordinatorStoodStillWhileItWaitedForTheLock
   }
 }
 
-// Whatever comes first when it goes on: also where that is no timer.
+// The coordinator stands still, and the first event after that is no timer.
 TEST(Membership, VerdictsWaitWhenSomebodyHasComeMeanwhile) {
   Bench bench;
   const ServerId server = bench.addServer(1);
@@ -188,7 +188,7 @@ TEST(Membership, VerdictsWaitWhenSomebodyHasComeMeanwhile) {
   EXPECT_TRUE(bench.life().membership.isAlive(server));
 }
 
-// A lease's time that it did not live through tells nothing.
+// The time of a lease in which the coordinator stood still does not count.
 TEST(Membership, AStartThatStoodStillIsNotSettled) {
   Bench bench;
   bench.addServer(1);
@@ -305,7 +305,7 @@ TEST(Membership, AVerdictForbidsRenewalsFloorsAndTheListOfMembers) {
   EXPECT_EQ(bench.life().membership.mayAsk(ServerId(99)), Status::Fenced);
 }
 
-// Neither is told Ok before the other's outcome is known: a floor is in the record of the verdict, or refused.
+// Neither is answered before the outcome of the other is known: a floor is in the record of the verdict, or refused.
 TEST(Membership, FloorsAndVerdictsDoNotOvertakeEachOther) {
   int raised = 0;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
@@ -336,7 +336,7 @@ TEST(Membership, TheDeadAreRememberedUntilTheyAreRecovered) {
     others.push_back(bench.addServer(nonce));
     bench.renewAll();
   }
-  // It owns a tablet, and nobody keeps replicas of it.
+  // The first server owns a tablet, and no server keeps replicas of its log.
   EXPECT_EQ(bench.goodbye(first), Status::Ok);
   for (const ServerId other : others) EXPECT_EQ(bench.goodbye(other), Status::Ok);
   bench.pass(kSecond);
@@ -401,7 +401,7 @@ TEST(ClientLeases, TellWhatClientsAcknowledge) {
   EXPECT_EQ(bench.life().clients.renew(client, Sequence(4)), Status::Ok) << "an answer that was overtaken";
   EXPECT_EQ(bench.check({other, client, ClientId(77)}).acknowledged,
             (std::vector<Sequence>{Sequence(), Sequence(7), Sequence()}));
-  // It is not stored. Masters keep what they heard, and the client says it again.
+  // What clients have acknowledged is not stored. Masters keep what they heard, and the client says it again.
   bench.restart();
   EXPECT_EQ(bench.check({client}).acknowledged, std::vector<Sequence>{Sequence()});
 }
@@ -417,7 +417,8 @@ TEST(ClientLeases, RestartGivesAFullLease) {
   EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{false});
 }
 
-// Until then the client goes on with its identity, and servers that it was confirmed to believe it.
+// Until the longer lease is over, the client goes on with its identity, and servers to which it was confirmed believe
+// it.
 TEST(ClientLeases, WhoWasGrantedALongerLeaseHasItOverRestarts) {
   Bench bench({.client_lease_ns = 30 * kSecond});
   const ClientId client = bench.openClient(1).id;
@@ -426,13 +427,13 @@ TEST(ClientLeases, WhoWasGrantedALongerLeaseHasItOverRestarts) {
     bench.pass(100 * kMilli);
     bench.restart();
   }
-  // It hears nothing of a renewal that is granted for less.
+  // A renewal for a shorter time may not reach the client, and does not shorten the lease.
   EXPECT_EQ(bench.life().clients.renew(client), Status::Ok);
   bench.pass(29 * kSecond);
   EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{true});
   bench.pass(2 * kSecond);
   EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{false});
-  // What was granted since is shorter.
+  // Leases that were granted since are shorter.
   const ClientId next = bench.openClient(2).id;
   bench.restart();
   bench.pass(6 * kSecond);

@@ -46,7 +46,7 @@ TEST(Silence, OneOfManyIsDead) {
   EXPECT_EQ(judge(cluster({0, 0, 0, kSecond - 1})).back(), Means::Nothing);
 }
 
-// What servers say may not be added up to less than each has.
+// The sum of what servers report must not overflow.
 TEST(Silence, AServerThatHasRoomForEverythingHidesNobodysRoom) {
   std::vector<Silence> living = cluster({0, 0, 0, 3 * kSecond});
   for (Silence& one : living) one.room_bytes = std::numeric_limits<uint64_t>::max() / 3 + 1;
@@ -63,7 +63,7 @@ TEST(Silence, HalfOfThemWaitUntilItIsLong) {
 }
 
 TEST(Silence, WhoMissedARenewalOrTwoCountsAsSilentWithTheOthers) {
-  // The first of a cut of all is due when the others have not been silent for quite as long.
+  // All were cut off at once. When the first is due, the others have not been silent for quite as long.
   const std::vector all = judge(cluster({3 * kSecond, 2'600 * kMilli, 2'700 * kMilli, 2'900 * kMilli}));
   EXPECT_EQ(all.front(), Means::Together);
 }
@@ -75,7 +75,8 @@ TEST(Silence, WhoComesBackLaterThanTheOthersHasItsTimeFromThenOn) {
   EXPECT_EQ(judge(living).back(), Means::TooShort);
   living.back().alone_ns = 3 * kSecond;
   EXPECT_EQ(judge(living).back(), Means::Death);
-  // One that comes and goes, so that half of them are silent again and again, does not keep it for ever.
+  // A server that comes and goes, so that half of them are silent again and again, does not keep this one in the list
+  // for ever.
   living.back() = server(4, 100 * kSecond);
   living.back().alone_ns = 100 * kMilli;
   living.back().left_behind_ns = 30 * kSecond - 1;
@@ -89,13 +90,13 @@ TEST(Silence, NobodyIsDeadWhomNobodyCouldReplace) {
   std::vector living = cluster({0, 0, 100 * kSecond});
   living.back().min_replicas = 1;
   EXPECT_EQ(judge(living).back(), Means::Death);
-  // Others that keep no copies can take tablets, but need places for the copies.
+  // Servers that keep no replicas can take tablets, but need places for their replicas on others.
   living = cluster({0, 0, 0, 100 * kSecond});
   living[0].keeps_replicas = false;
   EXPECT_EQ(judge(living).back(), Means::Death);
   living[1].keeps_replicas = false;
   EXPECT_EQ(judge(living).back(), Means::Replacers);
-  // However long: all of them may come back.
+  // However long the silence lasts, all of them may come back.
   for (const Means means : judge(cluster({100 * kSecond, 100 * kSecond, 100 * kSecond, 100 * kSecond}))) {
     EXPECT_EQ(means, Means::Replacers);
   }
@@ -160,7 +161,7 @@ TEST_F(SilentServers, ACoordinatorThatIsCutOffFromAllDeclaresNobodyDeadHoweverLo
     cut({a_, b_, c_, d_});
     bench_.passRenewing(length_ns);
     heal({a_, b_, c_});
-    bench_.passRenewing(2 * kSecond);  // the last one takes its time
+    bench_.passRenewing(2 * kSecond);  // the last server comes back later
     heal({d_});
     bench_.passRenewing(5 * kSecond);
     EXPECT_EQ(alive(), 4U) << length_ns;

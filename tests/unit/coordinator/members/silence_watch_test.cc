@@ -1,4 +1,4 @@
-// What is heard of servers over time: silence_test.cc has the rules by which it is judged.
+// What the watch knows of servers over time. silence_test.cc tests the rules by which it judges.
 #include "coordinator/members/silence_watch.h"
 
 #include <gtest/gtest.h>

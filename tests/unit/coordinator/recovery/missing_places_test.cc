@@ -1,4 +1,4 @@
-// What has to be added so that recoveries find places for their copies.
+// What has to be added so that recoveries find places for their replicas.
 #include "coordinator/recovery/missing_places.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(MissingPlacesTest, AsManyAmpleOnesAsCopiesAreEnough) {
   EXPECT_EQ(missingPlaces(wanted, servers).servers, 0u) << "the fourth is the recovery master";
   servers[3].places_free = 60;
   EXPECT_EQ(missingPlaces(wanted, servers).servers, 0u);
-  // With only as many servers as copies one of them cannot keep its own.
+  // With only as many servers as replicas, one of them is the recovery master and cannot keep its own replicas.
   servers.pop_back();
   const PlacesWanted fewer{.least_segments = 5, .all_segments = 20, .copies = 3, .masters = 3};
   EXPECT_EQ(missingPlaces(fewer, servers).servers, 1u);
@@ -50,7 +50,7 @@ TEST(MissingPlacesTest, WhatIsSaidMakesAmpleServersForEverythingThatWaits) {
       std::vector<BackupPlaces> servers = alike(masters, 16, 0);
       const MissingPlaces missing = missingPlaces(wanted, servers);
       ASSERT_EQ(missing.servers, 3u);
-      // One place less for what else is in the file.
+      // One place less, for what else is in the file.
       const uint64_t places = missing.storage_bytes / kPlaceBytes - 1;
       for (uint32_t i = 0; i < missing.servers; ++i) {
         servers.push_back(backup(100 + i, places, places));

@@ -121,7 +121,7 @@ TEST_F(RecoveryLoss, WhatWasNotShownIsNotAccepted) {
 
 TEST_F(RecoveryLoss, AnAcceptanceOfAnotherSituationIsRefused) {
   const uint64_t before = report().loss_token;
-  // The storage of the fourth is back, without what is missing.
+  // The storage of the fourth server is back, without the missing segment.
   const ServerId back = bench.addBackup(5, fourth);
   bench.cluster().machine(back).replicas[first] = {FakeCluster::closedReplica(1)};
   bench.passRenewing(2 * kSecond);
@@ -147,7 +147,7 @@ TEST_F(RecoveryLoss, NothingIsAcceptedBeforeAllThatLiveHaveAnswered) {
   EXPECT_EQ(bench.acceptLoss(first, before), Status::RetryLater);
   EXPECT_EQ(bench.acceptLoss(first, 0), Status::RetryLater);
   expectNothingIsBack();
-  // It has what is missing.
+  // The storage that is back has the missing segment.
   bench.cluster().keepLog(first, {back});
   bench.cluster().machine(back).up = true;
   bench.passRenewing(3 * kSecond);
@@ -156,7 +156,7 @@ TEST_F(RecoveryLoss, NothingIsAcceptedBeforeAllThatLiveHaveAnswered) {
 }
 
 TEST_F(RecoveryLoss, ACompleteLogIsTakenAlsoAfterAnAcceptance) {
-  // Nobody takes a tablet while it is accepted, and the fourth comes back.
+  // No server fetches a tablet while the loss is accepted and the fourth server comes back.
   bench.cluster().pull_failure = Status::Unreachable;
   EXPECT_EQ(bench.acceptLoss(first, report().loss_token), Status::Ok);
   bench.passRenewing(kSecond);
@@ -180,7 +180,7 @@ TEST_F(RecoveryLoss, MoreThanWasAcceptedIsNotGivenUp) {
   bench.cluster().pull_failure = Status::Unreachable;
   EXPECT_EQ(bench.acceptLoss(first, report().loss_token), Status::Ok);
   bench.passRenewing(kSecond);
-  // The one that has the rest of it dies, too.
+  // The server that has the rest of the log dies, too.
   bench.kill(second);
   bench.passRenewing(5 * kSecond);
   bench.cluster().pull_failure = Status::Ok;

@@ -1,4 +1,4 @@
-// Dead servers' tablets come back: whole or not at all, with one owner at a time, whoever dies meanwhile.
+// Tablets of dead servers come back whole or not at all, with one owner at a time, whichever servers die meanwhile.
 #include "coordinator/recovery/recovery_manager.h"
 
 #include <algorithm>
@@ -105,13 +105,13 @@ TEST_F(Recoveries, WhoDiedBeforeItUsedItsStorageIsNotWaitedFor) {
   bench.passRenewing(2 * kSecond);
   expectNothingIsBack();
   EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{never_began});
-  // It left the storage as it was.
+  // The server that never began left the storage as it was.
   bench.addBackup(6, fourth);
   bench.passRenewing(2 * kSecond);
   expectBack(bench, table, first);
 }
 
-// The next one finds a new storage as it did, and nobody's name there.
+// The next server finds a new storage without a name in it, as the dead one did.
 TEST_F(Recoveries, WhoDiedBeforeItUsedANewStorageIsNotWaitedFor) {
   FakeCluster& cluster = bench.cluster();
   cluster.keepLog(first, {third});
@@ -144,7 +144,7 @@ TEST_F(Recoveries, WhoDiedAfterItUsedItsStorageIsWaitedFor) {
   EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{third_life});
 }
 
-// A disk that lies about flushes loses the names of all who used it meanwhile.
+// A disk that lies about flushes loses the names of all servers that used it meanwhile.
 TEST_F(Recoveries, WhoseNameTheDiskLostIsNotWaitedFor) {
   FakeCluster& cluster = bench.cluster();
   cluster.keepLog(first, {third});
@@ -178,7 +178,7 @@ TEST_F(Recoveries, WhatADeadServerOffersCountsNoMore) {
   for (const ServerId server : {second, third, fourth}) bench.cluster().machine(server).stalls = true;
   bench.kill(first);
   ASSERT_TRUE(untilStates(TabletState::Recovering, kTablets));
-  // The only one that has the log dies, and with it the attempt; what it said must not be believed any more.
+  // The only server that has the log dies, and with it the attempt. Its answer must not count any more.
   bench.cluster().pull_failure = Status::Unreachable;
   bench.kill(fourth);
   bench.passRenewing(10 * kSecond);
@@ -305,7 +305,8 @@ TEST_F(Recoveries, AReturningServerStartsTheRecoveryOfItsFormerSelf) {
   EXPECT_TRUE(bench.life().membership.find(first)->returned);
 }
 
-// What a predecessor granted is not known: the contents are fetched, but nobody answers for them before that is over.
+// Which leases an earlier coordinator granted is not known. So the contents are fetched, but no server answers for them
+// before such a lease is over.
 TEST_F(Recoveries, ContentsAreFetchedBeforeTheLeaseIsOverAndAnsweredAfterIt) {
   bench.cluster().keepLog(first, {second, third});
   killNow(first);
@@ -429,7 +430,7 @@ TEST(Recovery, FourServersStartColdOneAfterTheOther) {
     bench.pass(static_cast<int64_t>(seed) * 400 * kMilli);
     for (uint64_t i = 0; i < 4; ++i) {
       const ServerId back = bench.addBackup(11 + i, former[i]);
-      // It has what the next two had it keep.
+      // Its storage has the logs of the next two servers.
       bench.cluster().keepLog(former[(i + 1) % 4], {back});
       bench.cluster().keepLog(former[(i + 2) % 4], {back});
       bench.passRenewing(static_cast<int64_t>(seed % 5) * 700 * kMilli);
@@ -507,7 +508,7 @@ TEST(Recovery, RandomDeathsLoseNothing) {
       }
       servers.erase(servers.begin() + static_cast<std::ptrdiff_t>(victim));
       servers.push_back(bench.addBackup(++nonce, dead));
-      // What the dead one kept of the others is there again; of those whose recoveries go on, too.
+      // The replicas that the dead server kept are there again, also those of servers whose recoveries go on.
       bench.cluster().machine(servers.back()).replicas = bench.cluster().machine(dead).replicas;
       bench.passRenewing(random.below(2) == 0 ? 0 : 10 * kSecond);
     }

@@ -1,4 +1,5 @@
-// Copies of what is recovered find no places: who is recovered when, by whom, and what is said to be missing.
+// Replicas of what is recovered find no places: which server is recovered when and by which master, and what is said to
+// be missing.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -10,7 +11,7 @@ namespace ramcore::coordinator {
 namespace {
 
 // Each of several recovery masters has some places for its copies, and none enough: each gives up, and then one of them
-// has all.
+// gets all tablets.
 TEST_F(Recoveries, WherePlacesAreScarceOneServerIsRecoveredByOneMasterAtATime) {
   FakeCluster& cluster = bench.cluster();
   cluster.masters_with_places = 1;
@@ -20,7 +21,7 @@ TEST_F(Recoveries, WherePlacesAreScarceOneServerIsRecoveredByOneMasterAtATime) {
   ASSERT_TRUE(runRenewing([&] { return cluster.given_up_count != 0; }));
   ASSERT_TRUE(runRenewing([&] { return cluster.mastersAtWork() == 0; })) << "none begins while others are at work";
   ASSERT_TRUE(runRenewing([&] { return cluster.mastersAtWork() == 1; }));
-  // All that are left. Some may have found places when others had given theirs back.
+  // The attempt has all tablets that are left. Some may have found places when others had given theirs back.
   const auto left = std::ranges::count_if(bench.life().map.tabletsOf(table),
                                           [&](const Tablet* tablet) { return tablet->owner == first; });
   EXPECT_EQ(cluster.orders.back().tablets.size(), static_cast<size_t>(left));
@@ -30,8 +31,8 @@ TEST_F(Recoveries, WherePlacesAreScarceOneServerIsRecoveredByOneMasterAtATime) {
   EXPECT_LE(cluster.given_up_count, kTablets) << "each once";
 }
 
-// Two dead servers: the one with the shorter log first, and the other one not before that is back and freed. When
-// nobody waits any more several are recovered at a time again.
+// The dead server with the shorter log comes first, and the other one only when that is back and its places are free.
+// When none waits any more, several are recovered at a time again.
 TEST_F(Recoveries, WherePlacesAreScarceTheShortestLogIsFirst) {
   FakeCluster& cluster = bench.cluster();
   const TableId other = bench.create("other", 4).id;
@@ -77,7 +78,7 @@ TEST_F(Recoveries, WherePlacesAreScarceTheShortestLogIsFirst) {
   EXPECT_GT(cluster.orders.size(), before + 1) << "several masters share the work again";
 }
 
-// A log that cannot be recovered for another reason keeps nobody.
+// A log that cannot be recovered for another reason does not keep the others waiting.
 TEST_F(Recoveries, WherePlacesAreScarceWhoFailsLetsTheOthersTry) {
   FakeCluster& cluster = bench.cluster();
   cluster.masters_with_places = 0;
@@ -103,7 +104,7 @@ TEST_F(Recoveries, WherePlacesAreScarceWhoFailsLetsTheOthersTry) {
     EXPECT_TRUE(bench.life().membership.isAlive(tablet->owner));
 }
 
-// What has to be added is said when one alone has found no places, and no longer when it does.
+// What has to be added is said when a recovery that ran alone has found no places, until it finds them.
 TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaid) {
   FakeCluster& cluster = bench.cluster();
   cluster.masters_with_places = 0;
@@ -117,8 +118,8 @@ TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaid) {
   ASSERT_TRUE(runRenewing([&] { return cluster.given_up_count >= 3; }));
   EXPECT_EQ(report().missing_places.servers, 0u) << "one alone may find enough";
   ASSERT_TRUE(runRenewing([&] { return report().missing_places.servers != 0; }));
-  // Three copies, of which the second server has room for one. Three segments and one more, heads of five masters, and
-  // two more; an eighth is kept.
+  // Each segment has three replicas; the second server has room for one of them. Needed are three segments and one
+  // more, two heads for each of five masters, and two more; an eighth is kept.
   EXPECT_EQ(report().missing_places.servers, 2u);
   EXPECT_EQ(report().missing_places.storage_bytes, ((4 + 2 * 5 + 2) * 8 / 7 + 1 + 1) * FakeCluster::kPlaceBytes);
   EXPECT_TRUE(runRenewing([&] {
@@ -131,12 +132,13 @@ TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaid) {
   ASSERT_TRUE(runRenewing([&] { return bench.life().recoveries.reports().empty(); }));
   bench.passRenewing(kSecond);
   expectBack(bench, table, first);
-  // It was recovered by a server that has no room for others: those that have are needed for its copies.
+  // A server without room recovered it, because those with room are needed for its replicas.
   const ServerId owner = bench.life().map.tabletsOf(table).front()->owner;
   EXPECT_TRUE(owner == third || owner == fourth) << owner.value;
 }
 
-// One that cannot give its places back keeps the turn: what is to be added is said all the same, and as it is now.
+// A recovery master that cannot give up keeps the turn. What has to be added is said all the same, and brought up to
+// date.
 TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaidWhenNobodyGivesUp) {
   FakeCluster& cluster = bench.cluster();
   cluster.masters_with_places = 0;
@@ -162,7 +164,7 @@ TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaidWhenNobodyGivesUp) {
   EXPECT_TRUE(bench.life().recoveries.reports().empty());
 }
 
-// First the one that has the fewest places for others, then the others, and in the end all of them together.
+// First the server with the fewest free places, then the others, and in the end all of them together.
 TEST_F(Recoveries, WherePlacesAreScarceMastersAreTriedOneAfterTheOther) {
   FakeCluster& cluster = bench.cluster();
   cluster.masters_with_places = 0;

@@ -70,7 +70,8 @@ TEST_F(History, HasWhatItsStartsHaveMadeAndNothingElse) {
   EXPECT_FALSE(history.has({.start = 11, .number = first.number + 1})) << "it is another one's";
 }
 
-// Somebody notices, and the right state is put back: nothing is left of the copy for which that would be taken for one.
+// The copy is noticed, and the right state is put back. The copy has left nothing behind by which the right state would
+// be taken for a copy.
 TEST_F(History, ACopyThatHasMadeNoChangeLeavesNothingBehind) {
   start(11);
   change(3);
@@ -173,7 +174,8 @@ TEST_F(History, EpochsOfTabletsAreSkippedToo) {
   bench_.disk().put(keyOf(tablet.id), "");
 }
 
-// A grant that nobody answered for is among them: what is stored has to be one that the next start can read.
+// A tablet that was granted, but not answered for, is among them. Its record has to be one that the next start can
+// read.
 TEST_F(History, WhatIsGivenUpCanBeReadAgain) {
   start(11);
   const ServerId server = bench_.addServer(1);

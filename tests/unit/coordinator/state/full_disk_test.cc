@@ -1,4 +1,4 @@
-// What a coordinator does whose disk is full: it says so, and goes on by itself once there is room.
+// A coordinator whose disk is full says so, and goes on by itself once there is room.
 #include "unit/coordinator/coordinator_fixture.h"
 
 namespace ramcore::coordinator {
@@ -26,8 +26,8 @@ TEST(FullDisk, RoomIsNoticedAlsoWhenNobodyWantsAChange) {
   EXPECT_FALSE(bench.life().journal.isFull());
 }
 
-// The table is stored as one that is to be made, and then the disk is full: who waits is told why, long before its time
-// is over.
+// The intent to make the table is stored, and then the disk is full: a caller that waits is told why, long before its
+// time is over.
 TEST(FullDisk, IsToldToWhoeverWaitsForTheEndOfAChange) {
   Bench bench;
   const ServerId server = bench.addServer(1);

@@ -206,7 +206,7 @@ TEST_P(StateStoreContract, RefusesAfterStop) {
   EXPECT_THAT(read(""), IsEmpty());
 }
 
-// Of engines that two processes may have open; SQLite's lock admits one.
+// For engines that two processes may have open; SQLite's lock admits one.
 class StateStoreOfTwo : public StateStoreContract {};
 
 TEST_P(StateStoreOfTwo, FormerLeaderWritesNothing) {
@@ -348,7 +348,8 @@ TEST_F(SqliteStore, NewerFormatIsRefused) {
   EXPECT_EQ(opened.status(), Status::WrongFormat);
 }
 
-// Counted from 0, servers would take what it says for late, and it them for those of a newer copy.
+// If the number were taken for 0, servers would take the coordinator's changes for old ones, and it would take theirs
+// for those of a newer state.
 TEST_F(SqliteStore, ANumberOfChangesThatIsNoneIsDamage) {
   writeRow("!changes", "many");
   const auto opened = open();

@@ -148,7 +148,7 @@ TEST(StoredContradictions, NumbersThatWouldOverflow) {
   });
 }
 
-// They would be given to somebody else a second time.
+// These ids would be handed out a second time.
 TEST(StoredContradictions, IdsThatAreStillToCome) {
   expectRefused("server/", [](Store& store) {
     Server server = Bench::serverOf(3);
@@ -190,7 +190,7 @@ TEST(StoredContradictions, ServersAndTablesThatClientsWouldNotUnderstand) {
   }
 }
 
-// What was stored before there were levels has none.
+// A record of an older version has no level.
 TEST(StoredContradictions, ATableWithoutDurabilityIsBuffered) {
   wire::state::Table stored;
   stored.set_id(1);

@@ -181,7 +181,7 @@ TEST(LogSalvage, TheTokenIsThatOfOneSituation) {
   const uint64_t shown = token(answers, {ServerId(7)});
   EXPECT_NE(shown, 0u);
   EXPECT_EQ(token(answers, {ServerId(7)}), shown);
-  // Another copy of what is there changes nothing.
+  // One more replica of a segment that is there changes nothing.
   EXPECT_EQ(token({{closedSegment(2), openHead(5, {2, 4, 5})}, {closedSegment(2)}}, {ServerId(7)}), shown);
   EXPECT_NE(token(answers, {}), shown);
   EXPECT_NE(token(answers, {ServerId(7), ServerId(8)}), shown);
@@ -220,8 +220,8 @@ TEST(LogSalvage, AnAcceptanceCoversWhatLosesNoMore) {
   EXPECT_FALSE(holds({{closedSegment(2), openSegment(3, 8)}})) << "the list is gone";
 }
 
-// Whatever there is: what is replayed is there, each known member is in one of the lists, and a complete log loses
-// nothing.
+// For any set of replicas: segments that are replayed are there, each known member is in one of the lists, and a
+// complete log loses nothing.
 TEST(LogSalvage, KeepsItsPromisesForAnySetOfReplicas) {
   int known = 0;
   int old = 0;

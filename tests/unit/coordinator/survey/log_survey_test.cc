@@ -33,7 +33,7 @@ Replica openHead(uint64_t segment, uint64_t previous, const std::vector<uint64_t
   for (const uint64_t member : members) replica.members.emplace_back(member);
   return replica;
 }
-// Of a survivor or a side log.
+// An open replica of a segment of a survivor or a side log.
 Replica openSegment(uint64_t segment, uint64_t epoch = 1) {
   return {.segment = SegmentId(segment), .epoch = epoch, .previous_head = {}, .members = {}};
 }
@@ -160,8 +160,8 @@ TEST(LogSurvey, SaysOfEachHolderWhichReplicaIsMeant) {
     return replica;
   };
   using Versions = std::vector<wire::ReplicaVersion>;
-  // Of the first segment the closed ones are chosen, of which one was copied after a compaction; of the end those that
-  // do not fall short, however long.
+  // The closed replicas of the first segment are chosen, of which one was made after a compaction. For the end those
+  // are chosen that are not short, whatever their lengths.
   Replica doubtful = sized(openHead(2, 1, {1, 2}), 100);
   doubtful.maybe_short = true;
   const LogSurvey survey = surveyLog({SegmentId(1), 1},
@@ -330,8 +330,9 @@ bool isCompleteByTheRule(const ReplicaFloor& floor, const Answers& answers, cons
       return replica.segment == segment && is_good_head(replica) && (!whole || !replica.maybe_short);
     });
   };
-  // Where the log ends depends on one open segment: the predecessor if it is found open only, else the head. Unless it
-  // is known to be whole somewhere, all others have to be heard, or what may be cut off is not missed.
+  // Where the log ends depends on one open segment: the predecessor if it is found open only, else the head. If no
+  // replica of it is known to be whole, all servers have to be heard: otherwise nobody would notice that bytes are
+  // missing at its end.
   const bool has_predecessor =
       std::find(head->members.begin(), head->members.end(), head->previous_head) != head->members.end();
   const bool decides = has_predecessor && !is_closed_somewhere(head->previous_head);

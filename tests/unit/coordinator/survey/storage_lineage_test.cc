@@ -1,4 +1,4 @@
-// Whose storage is in use again, by the names that were found there.
+// Which servers' storages are in use again, judged by the names that were found there.
 #include "coordinator/survey/storage_lineage.h"
 
 #include <cstdint>
@@ -105,7 +105,7 @@ TEST(StorageLineage, StoragesOfOtherNamesAreOthers) {
   EXPECT_TRUE(lines.isSuperseded(2, {4}));
 }
 
-// Who was found there is forgotten sooner than who was not.
+// The record of a server whose name was found is forgotten sooner than that of one whose name was not.
 TEST(StorageLineage, TheNameOfTheStorageTellsWhereTheRecordBetweenIsGone) {
   Lineage line = Lineage({0, 0, 2}).nameStorage(77, {1, 2, 3});
   line.forget(2);

@@ -30,7 +30,7 @@ TEST(Tables, CreateSpreadsAndDropCleans) {
   EXPECT_GT(next.id, created.id);
 }
 
-// Whoever gets one of its tablets, in whatever way, is told what its answers wait for.
+// Every server that gets one of the table's tablets, in whatever way, is told what its answers have to wait for.
 TEST(Tables, ItsDurabilityGoesWhereItsTabletsGo) {
   Bench bench;
   for (uint64_t i = 1; i <= 2; ++i) bench.addBackup(i);
@@ -121,7 +121,7 @@ TEST(Tables, WhatIsStoredAndNotFinishedInTimeIsUnknown) {
   const ServerId server = bench.addServer(1);
   bench.cluster().machine(server).up = false;
   EXPECT_EQ(bench.run(Bench::createOn(bench.life(), "t", 1, 7, 100 * kMilli)).status, Status::OutcomeUnknown);
-  // Somebody else's creation waits as well, and has certainly not happened.
+  // Another caller's creation waits as well, and has certainly not happened.
   EXPECT_EQ(bench.run(Bench::createOn(bench.life(), "t", 1, 8, 100 * kMilli)).status, Status::RetryLater);
   bench.cluster().machine(server).up = true;
   const TableManager::Created created = bench.create("t", 1, 7);
@@ -257,7 +257,7 @@ TEST(Moves, FailedPullGivesTheTabletBack) {
   EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, 0)), 1u);
 }
 
-// The destination hears nothing for a while, but long enough to be alive: it has to forget what it fetched.
+// The destination cannot be reached for a while, but is not declared dead: it has to forget what it fetched.
 void giveUpWhileTheDestinationIsSilent(bool restarts) {
   Bench bench;
   const ServerId a = bench.addServer(1);

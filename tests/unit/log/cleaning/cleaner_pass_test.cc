@@ -20,8 +20,8 @@ std::set<SegmentId> membersOf(const DigestView& digest) {
   return members;
 }
 
-/// Passes everything on. Whenever a segment is freed it looks at the replicas, before that one is gone, as a recovery
-/// could find them at that moment.
+/// Passes everything on. Whenever a segment is freed, checks the replicas as a recovery could find them just before
+/// that.
 class FreeWatcher final : public Replicator {
  public:
   explicit FreeWatcher(CopyingReplicator& copies) : copies_(copies) {}
@@ -64,7 +64,7 @@ class FreeWatcher final : public Replicator {
       SegmentPreamble preamble;
       if (readPreamble(replica.bytes, preamble) != Status::Ok || !preamble.has_digest) continue;
       const std::set<SegmentId> members = membersOf(preamble.digest);
-      // Also a head that is not open everywhere yet can be found, and one that is closed somewhere only.
+      // A recovery can also find a head that is not open everywhere yet, or one that is not closed everywhere.
       if (is_newest || !replica.closed) {
         EXPECT_FALSE(members.contains(freed)) << "head " << one->first.value << " lists segment " << freed.value;
       }
@@ -82,7 +82,7 @@ class FreeWatcher final : public Replicator {
   uint64_t freed_count_ = 0;    // segments that were in the log
 };
 
-/// A log whose segments leave by passes alone, with somebody who watches that.
+/// A log whose segments leave by passes alone, with a FreeWatcher.
 struct WatchedLog : LogFixture {
   WatchedLog() : LogFixture(LogConfig::forTest(), false) {
     copies.setStoragePercent(80);  // no compactions
@@ -100,7 +100,7 @@ struct WatchedLog : LogFixture {
   std::optional<Cleaner> cleaner;
 };
 
-// Replication reports now this and now that, so heads are found opened, half closed, and with the next one beside them.
+// Replication reports in a random order, so heads are found opened, half closed, and with the next one beside them.
 TEST(Cleaner, EverySegmentFreedIsInNoDigestThatCanBeChosen) {
   uint64_t freed = 0;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -128,8 +128,8 @@ struct AgedLog : LogFixture {
     config.prepare_head_percent = 100;
     return config;
   }
-  /// Fills the head with objects, and in between with what nobody refers to, and closes it.
-  /// @return where the latter lies: alive as far as the log knows
+  /// Fills the head with objects, and in between with entries to which nothing refers, and closes it.
+  /// @return where the latter lie; they count as alive
   std::vector<EntryRef> writeSegment(const std::string& prefix, int object_count, int other_count) {
     const SegmentId head = log->headId();
     std::vector<EntryRef> others;
@@ -163,7 +163,7 @@ struct AgedLog : LogFixture {
     }
     ASSERT_FALSE(cleaner.isBusy());
   }
-  /// Tombstones that name it would leave with it.
+  /// Whether a pass has the segment: tombstones that name it would leave with it.
   bool isInPass(const Segment* segment) const { return !log->counts().isTombstoneLive(segment); }
   /// The keys in each survivor, in the order in which these were opened.
   std::vector<std::vector<std::string>> survivors() const {
@@ -186,15 +186,16 @@ struct AgedLog : LogFixture {
 
   Cleaner cleaner;
   std::vector<std::string> written;  ///< keys, the oldest first
-  std::vector<SegmentId> segments;   ///< in which they were written
+  std::vector<SegmentId> segments;   ///< the segments that were written, in this order
 };
 
-// The age of entries, which is not that of their segment: what is oldest lies in the newest segment, and gains least.
+// The age of entries is not that of their segment: here the oldest entries lie in the newest segment, which gains
+// least.
 TEST(Cleaner, SurvivorsHoldEntriesInTheOrderOfTheirAge) {
   constexpr size_t kSegments = 3;  // of each kind
   AgedLog fixture;
   const SegmentPool& pool = fixture.log->pool();
-  // So much is garbage in them that the first pass takes these three, and is content.
+  // So much is garbage in these three that the first pass takes them and gains enough.
   for (size_t i = 0; i < kSegments; ++i) {
     fixture.markDead(fixture.writeSegment("old" + std::to_string(i) + "/", 36, 70));
   }

@@ -45,7 +45,7 @@ struct CleanerFixture : LogFixture {
     }
     return owner.refs().at("key0") != ref;
   }
-  /// Puts, cleaning whenever that is needed, as a server does in the background.
+  /// Puts a key, and cleans whenever that is needed, as a server does in the background.
   Status put(const std::string& key, const std::string& value) {
     for (int i = 0; i < 1000; ++i) {
       if (cleaner.isNeeded()) clean();
@@ -75,8 +75,8 @@ struct CleanerFixture : LogFixture {
   std::optional<runtime::RcuReader> reader;  ///< holds nothing while a pass goes on
 };
 
-// As moves bring them, each of which leaves a small segment behind. Nobody waits here: that cleaning is needed has to
-// be said before a slot is refused.
+// Each move of a tablet leaves a small segment behind. A side log that gets no slot does not wait here, so isNeeded()
+// has to be true before a slot is refused.
 TEST(Cleaner, SideSegmentsFindASlotHoweverManyCameBefore) {
   CleanerFixture fixture;
   const std::string value(100, 'x');
@@ -166,7 +166,7 @@ TEST(Cleaner, FullMemoryRefusesWritesTakesRemovesAndRecovers) {
   }
 }
 
-// Memory for much more than what keeps the copies takes.
+// The memory has room for much more than the storage for replicas.
 TEST(Cleaner, FullStorageRefusesWritesTakesRemovesAndRecovers) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 8u << 20;
@@ -202,7 +202,7 @@ TEST(Cleaner, FullStorageRefusesWritesTakesRemovesAndRecovers) {
   EXPECT_GT(fixture.log->stats().small_heads_opened.load(), 20u);
 }
 
-// Full of what is alive: passes would take places and give none back.
+// The storage is full of live entries: passes would take places and give none back.
 TEST(Cleaner, NothingMovesInAFullStorageWithoutGarbage) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 8u << 20;
@@ -221,7 +221,7 @@ TEST(Cleaner, NothingMovesInAFullStorageWithoutGarbage) {
   EXPECT_EQ(fixture.copies.order().size(), calls);
 }
 
-// Nothing was moved yet, so the places that were found are better given to others.
+// Nothing was moved yet, so the places that were found are given back, for other masters.
 TEST(Cleaner, APassThatFindsNoPlacesForItsSurvivorsIsGivenUp) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 8u << 20;
@@ -268,7 +268,7 @@ TEST(Cleaner, RemovesDuringAPassLeaveItTheLastSmallHead) {
   while (fixture.put("key" + std::to_string(keys), std::string(300, 'v')) == Status::Ok) ++keys;
   ASSERT_GT(keys, 100);
   for (int i = 0; i < keys / 2; ++i) ASSERT_EQ(fixture.remove("key" + std::to_string(i)), Status::Ok);
-  // Until no memory is left.
+  // Written until no memory is left.
   Status status = Status::Ok;
   for (int i = 0; status == Status::Ok; ++i) {
     status = fixture.owner.put(*fixture.log, "other" + std::to_string(i % 20), std::string(300, 'v'));
@@ -316,7 +316,7 @@ TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
   EXPECT_FALSE(fixture.log->counts().isTombstoneLive(nullptr));
   EXPECT_EQ(holder->live().namedByTombstoneBytes(), alignedTombstoneBytes(3));
   fixture.log->members().exchange({}, std::span(&holder, 1));
-  // Leaving, but the digest of the present head still lists it.
+  // The segment is leaving, but the digest of the present head still lists it.
   EXPECT_TRUE(fixture.log->counts().isTombstoneLive(holder));
   fixture.copies.setAutomatic(false);
   const SegmentId request = fixture.log->requestRoll();
@@ -448,7 +448,7 @@ TEST(Cleaner, NineTenthsOfTheMemoryCanBeUsed) {
     const std::string key = "key" + std::to_string(random.below(keys));
     ASSERT_EQ(fixture.put(key, std::string(100, 'y')), Status::Ok);
   }
-  // For each byte of an object as it is when nothing was overwritten: what the log spends on top does not count.
+  // The cost is per byte of the objects without the segments that they name: what the log spends on top does not count.
   const uint64_t bytes_written = overwrites * alignedEntryBytes(6, 100, false);
   const double cost =
       static_cast<double>(stats.cleaner_bytes_copied.load() - copied_before) / static_cast<double>(bytes_written);
@@ -456,8 +456,8 @@ TEST(Cleaner, NineTenthsOfTheMemoryCanBeUsed) {
   EXPECT_LT(cost, 20) << "a tenth of the memory is garbage, and is found";
 }
 
-// Large entries among small ones, which are a third of the bytes, may be lost at the end of each extent, but seldom
-// are.
+// Large entries, a third of the bytes, lie among small ones. At the end of each extent the room of a large entry may be
+// lost, but seldom is.
 TEST(Cleaner, AMemoryWithSomeLargeEntriesIsCleanedAsWell) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 24u << 20;
@@ -490,7 +490,7 @@ TEST(Cleaner, AMemoryWithSomeLargeEntriesIsCleanedAsWell) {
   EXPECT_LT(cost, 20);
 }
 
-// However much memory is free: places on backups run out by segments.
+// This happens however much memory is free: each segment takes a place on backups, however little is alive in it.
 TEST(Cleaner, SegmentsAreMergedBeforeStorageRunsOut) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 8u << 20;
@@ -514,7 +514,7 @@ TEST(Cleaner, SegmentsAreMergedBeforeStorageRunsOut) {
   const auto live_bytes = static_cast<uint64_t>(fixture.log->stats().live_bytes.load());
   EXPECT_LT(fixture.copies.replicas().size(), before * 3 / 4);
   EXPECT_LE(fixture.copies.replicas().size(), live_bytes / config.segment_bytes + 6);
-  // And does not look again at once, as long as nothing dies.
+  // It does not try again at once, as long as nothing dies.
   const size_t calls = fixture.copies.order().size();
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(fixture.clean());
   EXPECT_EQ(fixture.copies.order().size(), calls);
@@ -577,8 +577,8 @@ TEST(Cleaner, DoesNotJudgeWhatItsWriterHasNotReportedYet) {
   EXPECT_EQ(fixture.log->pool().find(id), nullptr) << "nobody wanted it after all";
 }
 
-// As above, and then it does tell: what a pass that had gone by left behind would be given up with an owner that refers
-// to it.
+// As above, but then the writer does tell. If a pass had passed the entry by, its segment would be given up although
+// the owner refers to the entry.
 TEST(Cleaner, NothingIsPassedByBeforeItsWriterHasReportedIt) {
   CleanerFixture fixture;
   const auto overwrite = [&] {
@@ -589,7 +589,7 @@ TEST(Cleaner, NothingIsPassedByBeforeItsWriterHasReportedIt) {
   const runtime::RcuReader writer = fixture.rcu.registerThread();
   const auto appended = fixture.append("late", "value");
   ASSERT_TRUE(appended.ok());
-  // Segments that are mostly dead, all of them sealed since it began.
+  // Segments that are mostly dead, all of them sealed since the writer began.
   for (int i = 0; i < 5; ++i) overwrite();
   for (int i = 0; i < 100; ++i) {
     fixture.cleaner.step(kSliceBytes);

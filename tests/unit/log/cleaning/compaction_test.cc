@@ -48,7 +48,7 @@ struct CompactionFixture : LogFixture {
     }
     return false;
   }
-  /// Compactions as a cleaner begins them, whatever the balance says.
+  /// Begins compactions as a cleaner does, whatever decide() would choose.
   bool beginAny(size_t count_max) {
     std::vector<Segment*> cleanable;
     log->listCleanable(cleanable);
@@ -105,7 +105,7 @@ TEST_P(CompactionTest, WhatIsAliveMovesToLessMemoryAndTheSegmentStaysWhatItIs) {
   const auto& order = fixture.copies.order();
   EXPECT_EQ(std::ranges::count(order, "moved " + std::to_string(id.value)), 1);
   EXPECT_EQ(std::ranges::count(order, "free " + std::to_string(id.value)), 0);
-  // A copy that is made of it is one of a head.
+  // A replica that is made of the compacted segment is that of a head.
   const auto again = fixture.copies.replicasMadeAgain([](SegmentId) { return true; });
   SegmentPreamble preamble;
   ASSERT_EQ(readPreamble(again.at(id).bytes, preamble), Status::Ok);
@@ -124,7 +124,7 @@ TEST_P(CompactionTest, TombstonesThatNameTheSegmentStayUntilItLeavesTheLog) {
   ASSERT_TRUE(fixture.compact(original));
   for (int i = 0; i < 4; ++i) fixture.reclaim();
   EXPECT_EQ(fixture.log->pool().find(id)->live().namedByTombstoneBytes(), named_before);
-  // The slot it lay in has something else now, and the tombstones are moved about.
+  // Other segments take the slot of the original, and the tombstones are moved about.
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40; ++i) fixture.put("other" + std::to_string(i % 3), 500);
     fixture.log->requestRoll();
@@ -195,7 +195,7 @@ TEST(Compaction, WithoutMemoryNothingBegins) {
   EXPECT_TRUE(fixture.compact(original));
 }
 
-// Copies are made again of what was compacted, of some segments or of all, and a crash comes at any time.
+// Replicas of compacted segments, of some or of all, are made again, and a crash comes at any time.
 TEST(Compaction, WhateverCopiesWereMadeAgainACrashLeavesTheAcknowledgedState) {
   uint64_t compacted = 0;
   uint64_t passes = 0;
@@ -208,7 +208,7 @@ TEST(Compaction, WhateverCopiesWereMadeAgainACrashLeavesTheAcknowledgedState) {
                      .flush_percent = 50,
                      .lost_percents = {0, 50, 100}};
     trial.run(fixture, [&](std::mt19937_64& random) {
-      // One of the two at a time, as in a cleaner.
+      // A pass or a compaction at a time, as in a cleaner.
       if (fixture.compaction.isBusy()) {
         fixture.compaction.step(2048);
       } else if (fixture.cleaner.isBusy() || random() % 3 == 0) {
@@ -226,7 +226,8 @@ TEST(Compaction, WhateverCopiesWereMadeAgainACrashLeavesTheAcknowledgedState) {
   EXPECT_GT(passes, 16u);
 }
 
-// The cleaner on its own: copies make combining dear, so it compacts; and it combines before tombstones pile up.
+// The cleaner decides by itself: replicas make combining dear, so it compacts; and it combines before tombstones pile
+// up.
 TEST(Compaction, TheCleanerUsesBothLevels) {
   LogConfig config = LogConfig::forTest();
   config.memory_bytes = 8u << 20;

@@ -10,7 +10,7 @@
 namespace ramcore::log {
 namespace {
 
-/// One survivor, and what to do when an entry has been looked at and not been moved yet.
+/// Moves into one survivor, with an owner that interferes when an entry has been looked at and not been moved yet.
 struct MoverFixture : LogFixture, MoveTarget {
   using LogFixture::LogFixture;
 
@@ -45,7 +45,7 @@ struct MoverFixture : LogFixture, MoveTarget {
     return place;
   }
 
-  /// Writes to a segment of its own, which is closed then.
+  /// Writes to a segment of its own, and closes that.
   Segment* put(const std::string& key, const std::string& value) {
     EXPECT_EQ(owner.put(*log, key, value), Status::Ok);
     return closeHead();
@@ -61,7 +61,7 @@ struct MoverFixture : LogFixture, MoveTarget {
     EXPECT_EQ(segment->state(), SegmentState::Closed);
     return segment;
   }
-  /// What a pass does with one segment: moves it into a survivor, and lets the digest list that instead.
+  /// Does what a pass does with one segment: moves it into a survivor, which the digest lists instead.
   Segment* clean(Segment& from) {
     move(from);
     log->privateSegments().close(*survivor);
@@ -88,7 +88,7 @@ struct MoverFixture : LogFixture, MoveTarget {
     for (int i = 0; i < 3; ++i) reclaim();
     EXPECT_EQ(segment.state(), SegmentState::Free);
   }
-  /// What a segment has behind its header.
+  /// The objects and tombstones of a segment.
   std::vector<EntryView> entriesOf(const Segment& segment) {
     std::vector<EntryView> entries;
     for (uint32_t offset = 0; offset < segment.committedBytes();) {
@@ -107,8 +107,8 @@ struct MoverFixture : LogFixture, MoveTarget {
 
   Segment* survivor = nullptr;
   std::set<std::string> die_meanwhile;
-  std::set<std::string> not_wanted;            ///< nobody is led to them, and nobody said that they died
-  std::function<void(EntryRef from)> at_swap;  ///< before it
+  std::set<std::string> not_wanted;            ///< no lookup leads to them, and no entry tells that they died
+  std::function<void(EntryRef from)> at_swap;  ///< called before the owner swaps its reference
   size_t places_left = SIZE_MAX;
 };
 
@@ -224,7 +224,8 @@ TEST(EntryMover, ObjectThatDiesWhileItIsMovedLeavesATombstone) {
   EXPECT_EQ(fixture.recovered(), state);
 }
 
-// Entries are copied many at a time. Those behind one that died in between are copied again, to where it was.
+// Entries are copied many at a time. If one has died in between, those behind it are copied again, to where its copy
+// was.
 TEST(EntryMover, WhatDiesInTheMiddleOfManyLeavesNoGap) {
   MoverFixture fixture;
   constexpr int kObjects = 40;
@@ -249,7 +250,8 @@ TEST(EntryMover, WhatDiesInTheMiddleOfManyLeavesNoGap) {
   EXPECT_EQ(fixture.recovered().size(), static_cast<size_t>(kObjects));
 }
 
-// What was moved is marked freed where it was, and nothing else: what found no room is what the owner refers to.
+// Objects that were moved are marked freed in their old places, and no others: the owner still refers to those that
+// found no room.
 TEST(EntryMover, WhatFoundNoRoomIsMovedLaterAndMarkedThen) {
   MoverFixture fixture;
   constexpr int kObjects = 50;
@@ -281,7 +283,7 @@ TEST(EntryMover, WhatFoundNoRoomIsMovedLaterAndMarkedThen) {
   EXPECT_EQ(fixture.recovered().size(), size_t{kObjects});
 }
 
-// It may not be marked before the tombstone is there: the owner is asked again.
+// The object may not be marked before its tombstone is there: the owner is asked again.
 TEST(EntryMover, UnwantedObjectWhoseTombstoneFindsNoRoomIsAskedAboutAgain) {
   MoverFixture fixture;
   ASSERT_EQ(fixture.owner.put(*fixture.log, "a", "value"), Status::Ok);
@@ -319,7 +321,8 @@ TEST(EntryMover, WhatWasMovedBeforeIsNotMovedAgain) {
   }
 }
 
-// Whoever was led to it and reads it still has to see the mark; and when it is restored, it looks as if it lived.
+// A reader that was led to the object still has to see that it is damaged. After it is restored, its state is that of a
+// living object.
 TEST(EntryMover, WhatIsFoundDamagedMeanwhileStaysMarkedAsThat) {
   LogConfig config = LogConfig::forTest();
   config.poison_freed = false;
@@ -348,7 +351,7 @@ TEST(EntryMover, WhatIsFoundDamagedMeanwhileStaysMarkedAsThat) {
   EXPECT_EQ(fixture.log->view(sound).state(), EntryState::Freed);
 }
 
-// A death says that the owner's writers have counted it out: that stays, whoever else says what.
+// The state Superseded tells that the object was counted out, so the mover leaves it as it is.
 TEST(EntryMover, WhatDiesWhileItIsMovedStaysMarkedAsDead) {
   MoverFixture fixture;
   for (const char* key : {"a", "b", "c"}) ASSERT_EQ(fixture.owner.put(*fixture.log, key, "value"), Status::Ok);
@@ -362,7 +365,8 @@ TEST(EntryMover, WhatDiesWhileItIsMovedStaysMarkedAsDead) {
   EXPECT_EQ(fixture.log->stats().entries_marked_freed.load(), 2u);
 }
 
-// A tombstone written for a dead object is never longer than that: what a pass has room for does not grow by deaths.
+// A tombstone that takes the place of a dead object is never longer than the object: deaths do not add to the room that
+// a pass needs.
 TEST(EntryMover, TombstoneIsNoLongerThanWhatItStandsFor) {
   for (uint32_t key_bytes = 1; key_bytes < 40; ++key_bytes) {
     EXPECT_LE(alignedTombstoneBytes(key_bytes), alignedEntryBytes(key_bytes, 0, false, true));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kWorkers = 4;
 
-/// What the owner is asked in the middle of a slice is where others come in between.
+/// Calls `interrupt` whenever the owner is asked in the middle of a slice, so that other workers come in between.
 class InterruptedOwner final : public EntryOwner {
  public:
   explicit InterruptedOwner(MapOwner& owner) : owner_(owner) {}
@@ -31,7 +31,7 @@ class InterruptedOwner final : public EntryOwner {
   SafeVersionPayload safeVersion() override { return owner_.safeVersion(); }
 
   std::function<void()> interrupt;
-  std::function<void(const EntryView&)> at_placed;  ///< the worker has a survivor then, and a copy of the entry in it
+  std::function<void(const EntryView&)> at_placed;  ///< called when a survivor of the worker holds a copy of the entry
 
  private:
   MapOwner& owner_;
@@ -77,7 +77,7 @@ struct SharingFixture : LogFixture {
     interrupted.interrupt = [this] { interruptNow(); };
   }
   bool isBusy() const { return cleaner.isBusy() || compaction.isBusy(); }
-  /// Slices of whoever, until a pass is over that may have begun.
+  /// Runs slices of random workers, until the pass or compaction is over, if one has begun.
   void cleanOnce() {
     for (int i = 0; i < 20000; ++i) {
       if (i != 0 && !isBusy()) return;
@@ -104,7 +104,7 @@ struct SharingFixture : LogFixture {
     if (status == Status::Ok) model.erase(key);
     return status;
   }
-  /// Whatever has to be done until it is taken.
+  /// Repeats the action, and cleans in between, until it is not refused with RetryLater.
   Status insist(const std::function<Status()>& action) {
     for (int i = 0; i < 200; ++i) {
       if (cleaner.isNeeded()) cleanOnce();
@@ -145,7 +145,7 @@ TEST(SharedCopy, WhateverTheOrderOfSlicesNothingIsLost) {
       return fixture.random() % 12 == 0 ? fixture.random() % 6000 : fixture.random() % 300;
     };
     fixture.change = [&] {
-      // Refused or not.
+      // The change may be refused.
       static_cast<void>(fixture.random() % 4 == 0 ? fixture.remove(someKey()) : fixture.put(someKey(), someBytes()));
     };
     for (int i = 0; i < 6000; ++i) {
@@ -174,8 +174,8 @@ TEST(SharedCopy, WhateverTheOrderOfSlicesNothingIsLost) {
   EXPECT_GT(compacted, 100u);
 }
 
-// Live bytes are at their limit, and there is no memory but what the survivors have: what is certain for one that fills
-// them one by one has to do for several that fill them side by side.
+// Live bytes are at their limit, and there is no memory but what the survivors have: the room that is certain for one
+// worker that fills them one by one has to suffice for several that fill them side by side.
 TEST(SharedCopy, FullMemoryIsCleanedByAllTheSame) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SharingFixture fixture(seed);
@@ -250,12 +250,12 @@ struct DamagedPass : SharingFixture {
     memory->at(ref)[kEntryHeaderBytes + 20] ^= std::byte{4};
   }
   ~DamagedPass() { log.reset(); }
-  /// Tombstones that name it would leave with it.
+  /// Whether a pass has the segment of the entry: tombstones that name it would leave with it.
   bool isInPass(EntryRef entry) const {
     const Segment* const in = log->pool().segmentOf(entry);
     return in->state() == SegmentState::Closed && !log->counts().isTombstoneLive(in);
   }
-  /// What helpers find to do, the first worker standing still.
+  /// Lets helpers do all that they find to do, while the first worker stands still.
   void helpOnly() {
     int slices = 0;
     while (cleaner.help(1, 4096) || cleaner.help(2, 4096)) ASSERT_LT(++slices, 10000) << "they never stop";
@@ -273,7 +273,7 @@ TEST(SharedCopy, HelpersLeaveADamagedSegmentToTheFirstWorker) {
   EXPECT_EQ(fixture.observer.found[0].ref, fixture.ref);
   EXPECT_TRUE(fixture.segment->isDamaged());
   EXPECT_EQ(fixture.cleaner.workersWanted(), 1u) << "there is nothing else";
-  // The bytes come back while they do not look, and the mark goes a grace period later.
+  // The bytes are restored while no helper reads them, and the mark goes a grace period later.
   const Damage damage = fixture.observer.found[0];
   const ByteSpan replica = ByteSpan(fixture.copies.replicas().at(damage.segment).bytes).subspan(damage.offset_bytes);
   EXPECT_EQ(fixture.cleaner.step(4096), Cleaner::Progress::Waiting);
@@ -323,7 +323,7 @@ TEST(SharedCopy, WhoFindsNoSurvivorGivesItsSegmentBack) {
     if (std::exchange(tried, 3) != 0) return;
     const auto refs = fixture.owner.refs();
     for (int i = 0; i < 3; ++i) {
-      // Only what is dead can be gone through.
+      // Without a survivor only dead entries can be gone through.
       fixture.copying.work(1, 1 << 20);
       EXPECT_FALSE(fixture.copying.isDone());
     }
@@ -341,8 +341,8 @@ TEST(SharedCopy, WhoFindsNoSurvivorGivesItsSegmentBack) {
   }
 }
 
-// The last window is copied as far as there is room, and then its first entry turns out to be dead: what is taken back
-// makes room for the one that did not fit.
+// The last window is copied as far as there is room, and then its first entry turns out to be dead: its copy is taken
+// back, which makes room for the entry that did not fit.
 TEST(SharedCopy, ASurvivorThatGetsRoomBackIsNotFull) {
   SharingFixture fixture(1, false);
   for (int i = 1000; i < 1600; ++i) ASSERT_EQ(fixture.put("key" + std::to_string(i), 300), Status::Ok);
@@ -369,7 +369,7 @@ TEST(SharedCopy, ASurvivorThatGetsRoomBackIsNotFull) {
   ASSERT_NE(last_count % 16, 1u) << "the last window has more than one entry";
   ASSERT_GT(first.size() + last_count, room + 1);
   ASSERT_LE(last_count, room);
-  // One more than there is room for.
+  // One more entry is left alive than there is room for.
   for (; first.size() + last_count > room + 1; first.pop_back()) ASSERT_EQ(fixture.remove(first.back()), Status::Ok);
 
   std::vector<SharedCopy::Item> items;

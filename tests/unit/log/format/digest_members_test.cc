@@ -27,7 +27,7 @@ TEST(DigestMembers, AgreesWithASet) {
       }
     }
     noted.swap(taken);
-    // What is noted from here on belongs to the next time.
+    // Changes that are noted from here on belong to the next digest.
     noted.add(SegmentId(1000 + round));
     ASSERT_TRUE(std::ranges::equal(members.apply(taken), model));
     ASSERT_TRUE(taken.empty());

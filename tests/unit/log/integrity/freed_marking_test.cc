@@ -23,7 +23,7 @@ LogConfig unpoisoned() {
   return config;
 }
 
-/// Somebody with no part in grace periods and pins, who was told where objects lie, at whatever time.
+/// A reader that was told at some time where objects lie. No grace period waits for it, and it takes no pins.
 class OneSidedReader {
  public:
   explicit OneSidedReader(const LogMemory& memory) : memory_(memory) {}
@@ -35,7 +35,8 @@ class OneSidedReader {
   void tellOf(const MapOwner& owner) {
     for (const auto& [key, ref] : owner.refs()) tell(ref);
   }
-  /// Whatever is whole, what it was told of, and not said to be anything but alive.
+  /// Believes an object that is whole, has the version and the key that the reader was told, and has a state of living
+  /// objects.
   bool believes(EntryRef ref, Version version, const std::string& key) const {
     EntryView entry;
     const ByteSpan bytes(memory_.at(ref), memory_.bytes() - ref.offsetBytes());
@@ -43,8 +44,8 @@ class OneSidedReader {
     return entry.version() == version && asText(entry.key()) == key && isKnown(entry.state()) &&
            !isRefused(entry.state());
   }
-  /// It believes what the owner is led to as well, and nothing else.
-  /// @return how many places it turns away from
+  /// Checks that the reader believes the objects to which the owner refers, and no others.
+  /// @return how many places it refuses
   size_t expectBelievesOnly(const MapOwner& owner) const {
     size_t refused = 0;
     for (const auto& [ref, version, key] : told_) {
@@ -62,7 +63,7 @@ class OneSidedReader {
   std::set<std::tuple<EntryRef, Version, std::string>> told_;
 };
 
-/// A log, and what lies in the segments that it is about to give back.
+/// A log, and the entries of the segments that it is about to give back.
 struct FreeingLog : LogFixture {
   FreeingLog() : LogFixture(unpoisoned()), reader(*memory) {}
 
@@ -85,7 +86,7 @@ struct FreeingLog : LogFixture {
     return refs;
   }
   /// Rounds of the reclaimer until nothing waits.
-  /// @return what lies in memory now that is free
+  /// @return the entries that lie in free memory afterwards
   std::vector<EntryRef> freed() {
     std::vector<EntryRef> refs = waiting();
     for (int i = 0; i < 6; ++i) reclaim();
@@ -133,7 +134,7 @@ TEST(FreedMarking, EntriesOfASideLogThatWasDroppedAreMarked) {
   EXPECT_EQ(fixture.reader.expectBelievesOnly(fixture.owner), 150u);
 }
 
-// What was moved is as dead in its old place as what was overwritten: nothing else says so there.
+// An object that was moved is as dead in its old place as one that was overwritten, and only this mark says so there.
 TEST(FreedMarking, WhatTheCleanerMovedIsMarkedWhereItWas) {
   FreeingLog fixture;
   Cleaner cleaner(*fixture.log, fixture.owner, fixture.copies);
@@ -162,7 +163,7 @@ TEST(FreedMarking, WhatTheCleanerMovedIsMarkedWhereItWas) {
   EXPECT_GT(freed, 500u);
   EXPECT_GT(fixture.reader.expectBelievesOnly(fixture.owner), 4000u) << "the moved ones besides the overwritten";
   EXPECT_GT(fixture.markedCount(), 100u);
-  // No copy of a segment knows of states.
+  // No replica has states.
   fixture.expectCountsAreRight();
   for (const auto& [id, replica] : fixture.copies.replicas()) {
     SegmentReader reader(replica.bytes);
@@ -194,7 +195,7 @@ TEST(FreedMarking, WhatACompactionGaveBackIsMarkedAndItsCopyIsNot) {
   for (int i = 0; i < 80; i += 4) EXPECT_TRUE(fixture.owner.get("key" + std::to_string(i)).has_value());
 }
 
-// Nobody has said so of each of them, as if the table that they were of had been dropped.
+// No entry says of these objects that they are dead, as after the drop of their table.
 TEST(FreedMarking, WhatTheOwnerDoesNotWantIsMarkedThoughNobodyKilledIt) {
   FreeingLog fixture;
   const SegmentId id = fixture.log->headId();
@@ -226,7 +227,8 @@ TEST(FreedMarking, WhatTheOwnerDoesNotWantIsMarkedThoughNobodyKilledIt) {
   EXPECT_EQ(fixture.markedCount(), 60u);
 }
 
-// The header of a segment is refused by its type: who goes over all entries once more marks it, too.
+// The cleaner does not mark the header of a segment, which is refused by its type. A header that is marked shows that
+// all entries were gone over once more.
 TEST(FreedMarking, WhatTheCleanerHasBeenThroughIsNotGoneOverAgain) {
   for (const bool is_damaged : {false, true}) {
     FreeingLog fixture;
@@ -257,8 +259,8 @@ TEST(FreedMarking, WhatTheCleanerHasBeenThroughIsNotGoneOverAgain) {
   }
 }
 
-// Who reads one-sidedly asks no index: a bit that flips in the state of a dead entry, or a restored entry, must not
-// bring it back.
+// A one-sided reader asks no index: neither a bit that flips in the state of a dead entry, nor its restoring, may bring
+// the entry back.
 TEST(FreedMarking, ADeathIsNotTakenBack) {
   FreeingLog fixture;
   Integrity& integrity = fixture.log->integrity();
@@ -283,7 +285,7 @@ TEST(FreedMarking, ADeathIsNotTakenBack) {
   }
 }
 
-// Whatever made it so: it says nothing to the cleaner, who asks.
+// The state Freed, wherever it comes from, means nothing to the cleaner, which asks the owner.
 TEST(FreedMarking, AnObjectThatIsReferredToStaysAlive) {
   FreeingLog fixture;
   const SegmentId id = fixture.log->headId();
@@ -313,7 +315,7 @@ TEST(FreedMarking, WhatIsRefusedStaysWhatItIs) {
   }
 }
 
-// A reader knows nothing of this state: as long as there may be one, its bytes are what they were.
+// As long as there may be a reader, which gives this state no meaning, the entries stay as they are.
 TEST(FreedMarking, WaitsForGracePeriodAndPins) {
   FreeingLog fixture;
   const runtime::RcuReader reader = fixture.rcu.registerThread();
@@ -388,7 +390,7 @@ struct ScatteredSegment {
   }
   EntryView view(EntryRef ref) const { return EntryView(memory->at(ref)); }
   void putBack() { std::memcpy(memory->base(), original.data(), original.size()); }
-  /// Nothing outside of what was committed of the segment has changed.
+  /// Checks that nothing outside of the segment's committed bytes has changed.
   void expectOthersUntouched() {
     std::vector<std::byte> now(memory->base(), memory->base() + config.memory_bytes);
     for (const ByteSpan extent : extents) {
@@ -437,8 +439,8 @@ TEST(FreedMarking, SlicesAreShortAndTogetherTheyAreAll) {
   one.expectOthersUntouched();
 }
 
-// A length with a flipped bit leads anywhere. What lies behind cannot be marked, and must not be found whole either;
-// but an extent begins with an entry, whatever was damaged in those before it.
+// A length with a flipped bit leads anywhere. The entries behind it in the extent cannot be marked, and must not be
+// found whole either. The next extent begins with an entry, whatever was damaged before.
 TEST(FreedMarking, NoEntryStaysBelievableBehindOneThatCannotBeRead) {
   ScatteredSegment one;
   const size_t damaged_index = one.refs.size() / 4;
@@ -478,7 +480,7 @@ TEST(FreedMarking, OneThatIsNotMarkedIsNoticed) {
   }
 }
 
-// Bits beside the checksum: they end no walk.
+// Flipped bits that the checksum does not cover end no walk.
 TEST(FreedMarking, AFlippedStateOrPaddingHidesNothing) {
   ScatteredSegment one;
   size_t padded = 0;

@@ -63,7 +63,7 @@ struct DamagedLog : LogFixture {
   Segment& segmentOf(EntryRef ref) { return *log->pool().segmentOf(ref); }
   std::byte* at(EntryRef ref) { return memory->at(ref); }
   void flip(EntryRef ref, uint32_t bit) { at(ref)[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8)); }
-  /// An entry of a closed segment that somebody overwrote.
+  /// An entry of a closed segment that was overwritten.
   EntryRef someDead() {
     for (uint32_t i = 0; i < log->pool().slotCount(); ++i) {
       Segment& segment = log->pool().slot(i);
@@ -162,7 +162,8 @@ TEST(Integrity, EveryBitIsFoundAndRestored) {
   EXPECT_EQ(fixture.log->stats().restored_entries.load(), bits - 8);
 }
 
-/// Its replicas were made before: they have more in them, and entries that name segments which have gone since.
+/// The replicas of the segment were made before: they hold more entries, and some that name segments which have gone
+/// since.
 TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
   DamagedLog fixture;
   SharedCopy copying(*fixture.log, fixture.owner, 1);
@@ -191,7 +192,7 @@ TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
       const EntryView entry = fixture.log->view(ref);
       const uint32_t bytes = entry.alignedBytes();
       const std::vector<std::byte> before(entry.address(), entry.address() + bytes);
-      // Not the lengths: what lies behind is not found then before they are back.
+      // Not a bit of the lengths: then the entries behind would not be found before the lengths are right again.
       fixture.flip(ref, (kEntryHeaderBytes + offset % (entry.bytes() - kEntryHeaderBytes)) * 8 + 3);
       fixture.scrubAll();
       ASSERT_EQ(fixture.observer.damages.size(), 1u);
@@ -231,8 +232,8 @@ TEST(Integrity, ACompactionLeavesDamageBehindWithoutReplicas) {
   EXPECT_TRUE(one->isDamaged());
   EXPECT_EQ(fixture.observer.damages.size(), 1u);
   fixture.expectModel("key100");
-  // What dies in the copy is named by the id that it has in common with the original. Nothing is counted twice when the
-  // tombstones move.
+  // Tombstones of entries that die in the copy name the id that it has in common with the original. Nothing is counted
+  // twice when the tombstones move.
   for (int i = 0; i < 250; ++i) {
     if (i != 100) EXPECT_EQ(fixture.owner.remove(*fixture.log, "key" + std::to_string(i)), Status::Ok);
   }
@@ -277,7 +278,7 @@ TEST(Integrity, AFlippedStateKeepsAnEntryAlive) {
   }
 }
 
-/// What lies behind is verified when the right lengths are back.
+/// The entries behind a damaged one are verified when its lengths are right again.
 TEST(Integrity, AWrongLengthHidesNothingForGood) {
   DamagedLog fixture;
   const EntryRef first = fixture.owner.refs().at("key0");
@@ -296,7 +297,7 @@ TEST(Integrity, AWrongLengthHidesNothingForGood) {
   fixture.expectModel();
 }
 
-/// Nobody is led to what the cleaner has dealt with: no range lacks it.
+/// No lookup leads to an entry that the cleaner has dealt with, so no range lacks it.
 TEST(Integrity, WhatIsFreedIsNotMissed) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
@@ -350,7 +351,7 @@ TEST(Integrity, ACleanerWaitsForReplicas) {
   }
 }
 
-/// The owner still has to say what becomes of it, and knows it by its place.
+/// The owner still has to decide what becomes of the restored entry, which it knows by its place.
 TEST(Integrity, APassDoesNotMoveWhatIsRestoredBeforeItIsUnmarked) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
@@ -472,7 +473,7 @@ TEST(Integrity, OtherBytesAreRefused) {
   fixture.expectModel();
 }
 
-/// With the right checksum, but longer than what is left of the extent.
+/// The bytes have the right checksum, but are longer than what is left of the extent.
 TEST(Integrity, NothingIsWrittenBehindTheExtent) {
   DamagedLog fixture;
   EntryRef last;
@@ -494,9 +495,8 @@ TEST(Integrity, NothingIsWrittenBehindTheExtent) {
   EXPECT_EQ(fixture.log->integrity().restore(fixture.observer.damages[0], large), Status::Corrupt);
 }
 
-/// Its lengths are wrong when it dies: live bytes are counted by the right ones.
-// Its id stays, and here its slot as well, but not where its entries lie. In the middle of one of them nothing is to be
-// marked.
+// A compacted segment keeps its id, and here its slot as well, but its entries lie elsewhere. If the scrubber went on
+// in the middle of one, it would mark it as damaged.
 TEST(Integrity, ASegmentThatIsCompactedBetweenStepsIsBegunAgain) {
   for (uint32_t first = 0; first < 130'000 && !testing::Test::HasFailure(); first += 3001) {
     DamagedLog fixture;
@@ -533,7 +533,7 @@ TEST(Integrity, ReplicasOfHostileBackupsHarmNobody) {
   fixture.flip(ref, 500);
   fixture.scrubAll();
   const Damage damage = fixture.observer.damages.at(0);
-  // No version before this one that a tombstone could be of.
+  // The version is 0: there is none before it that a tombstone could name.
   const ByteSpan value = asBytes("value");
   const EntryInput input{
       .type = EntryType::Object, .table = TableId(1), .key = asBytes("key1"), .payload = std::span(&value, 1)};
@@ -543,7 +543,7 @@ TEST(Integrity, ReplicasOfHostileBackupsHarmNobody) {
   EXPECT_EQ(fixture.log->integrity().restoreFrom(damage, {}), Status::Corrupt);
 }
 
-// It names the segment of the version before it, so its death is also that of a reference.
+// The object names the segment of the version before it, so a tombstone becomes due when it dies.
 TEST(Integrity, TheDeathOfWhatNamesASegmentIsCountedOnce) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key1");
@@ -568,6 +568,7 @@ TEST(Integrity, TheDeathOfWhatNamesASegmentIsCountedOnce) {
   EXPECT_EQ(stats.live_bytes.load(), live - bytes + due);
 }
 
+/// The lengths of the entry are wrong when it dies: live bytes are counted by the right ones.
 TEST(Integrity, ADeathInBetweenIsCountedOnce) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
@@ -584,7 +585,7 @@ TEST(Integrity, ADeathInBetweenIsCountedOnce) {
   EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Superseded);
 }
 
-/// What is said of an entry that has gone is not said of another one that lies there now.
+/// What is noted of an entry that has gone does not hold for another entry that lies in its place.
 TEST(Integrity, WhatLayThereBeforeIsAnotherOne) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");

@@ -53,7 +53,7 @@ TEST(LogMemory, NoneAndTooMuchAreRefused) {
   EXPECT_EQ(LogMemory::open(EntryRef::kMemoryBytesMax + 1).error().status, Status::BadConfig);
 }
 
-// A page that cannot be had is told of, and not touched: that would end the process.
+// A page that cannot be had is reported, and not touched: touching it would end the process.
 TEST(LogMemory, WhatCannotBeFilledIsTold) {
   auto memory = LogMemory::open(uint64_t{130} << 20);
   ASSERT_TRUE(memory.ok()) << memory.error().message;
@@ -79,7 +79,7 @@ TEST(LogMemory, ReservedPagesAreTakenAtOnceOrRefusedByName) {
   EXPECT_NE(refused.error().message.find("nr_hugepages"), std::string::npos) << refused.error().message;
   EXPECT_EQ(freeReservedPages(), free_before);
   if (free_before == 0) return;
-  // Also of one page that is not filled.
+  // The last page is only partly in use, and is reserved as well.
   auto memory = LogMemory::open(free_before * LogMemory::kAlignmentBytes - (64 << 10), Pages::Reserved);
   ASSERT_TRUE(memory.ok()) << memory.error().message;
   useAllOf(**memory);

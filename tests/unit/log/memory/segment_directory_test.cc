@@ -52,7 +52,7 @@ TEST(SegmentDirectory, FindsWhatIsThereAndNothingElse) {
   EXPECT_EQ(fixture.pool.find(SegmentId()), nullptr);
 }
 
-// One that stays is found at any moment, however the others come and go around it.
+// A segment that stays is found at any moment, however others come and go around it.
 TEST(SegmentDirectory, SearchesDoNotMissWhatStaysWhileOthersComeAndGo) {
   DirectoryFixture fixture;
   Segment* const stays = fixture.pool.allocate(SegmentKind::Survivor, SegmentId(1));

@@ -43,7 +43,7 @@ TEST(SegmentPool, HeadsLeaveTheReserveToSurvivors) {
     survivors_bytes += survivor->capacityBytes();
   }
   EXPECT_GE(survivors_bytes + fixture.config.extentBytesMin(), fixture.config.survivorReserveBytes());
-  // And small heads have theirs when all is gone.
+  // Small heads have their own memory when all other is gone.
   for (uint32_t i = 0; i < LogConfig::kSmallHeads; ++i) {
     EXPECT_NE(fixture.pool.allocate(SegmentKind::SmallHead, SegmentId(++id)), nullptr);
   }
@@ -173,7 +173,8 @@ TEST(SegmentPool, HeadsBeginWithBlocksAndEndWithPieces) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(head->place(cursor, fixture.config.entry_bytes_max, ref)) << "any group";
 }
 
-// Free memory in pieces is of no use to heads. Survivors that go into pieces bring blocks back, whatever had happened.
+// Free memory in pieces is of no use to heads. Survivors that go into pieces bring blocks back, however the memory had
+// fallen into pieces.
 TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
   PoolFixture fixture;
   SegmentPool& pool = fixture.pool;
@@ -194,7 +195,7 @@ TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
     const bool added = add(SegmentKind::Head, random() % 3 == 0 ? random() % fixture.config.segment_bytes : 0);
     in_pieces_most = std::max(in_pieces_most, pool.freeBytes() - pool.freeBlockBytes());
     if (added) continue;
-    // What cleaning does: some segments go, and most of what they held goes into survivors first.
+    // As in cleaning, some segments go, and most of what they held goes into survivors first.
     ++passes;
     std::shuffle(segments.begin(), segments.end(), random);
     std::vector<Segment*> leaving(segments.end() - 2, segments.end());
@@ -220,7 +221,8 @@ TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
   EXPECT_GT(in_pieces_most, 4 * fixture.config.seglet_bytes) << "the test's own measure";
 }
 
-// Otherwise no head could be opened from the moment when a pass has taken its survivors until it is over.
+// Heads may take what is free beyond the rest of the reserve: otherwise no head could be opened from when a pass has
+// taken its survivors until it is over.
 TEST(SegmentPool, HeadsGetWhatIsLeftOfTheReserveThatSurvivorsHaveTaken) {
   PoolFixture fixture;
   SegmentPool& pool = fixture.pool;
@@ -230,7 +232,7 @@ TEST(SegmentPool, HeadsGetWhatIsLeftOfTheReserveThatSurvivorsHaveTaken) {
   const auto takeHeads = [&] {
     while (Segment* const head = pool.allocate(SegmentKind::Head, SegmentId(++id))) heads.push_back(head);
   };
-  // A pass takes its survivors, and writers what is free beyond the reserve, in both orders.
+  // A pass takes its survivors, and writers take what is free beyond the reserve, in both orders.
   for (const bool writers_first : {false, true}) {
     if (writers_first) takeHeads();
     std::vector<Segment*> survivors;
@@ -248,7 +250,7 @@ TEST(SegmentPool, HeadsGetWhatIsLeftOfTheReserveThatSurvivorsHaveTaken) {
     takeHeads();
     EXPECT_LT(pool.freeBytes(), fixture.config.segment_bytes);
     for (Segment* survivor : survivors) pool.trim(*survivor);
-    // The segments that they were made of, with more memory than they kept.
+    // The segments of which the survivors were made, with more memory than the survivors kept.
     std::vector<Segment*> given_up(heads.end() - static_cast<std::ptrdiff_t>(survivors.size()) - 1, heads.end());
     heads.resize(heads.size() - given_up.size());
     pool.exchange(survivors, given_up);
@@ -286,7 +288,7 @@ struct UsualPool {
   std::vector<Segment*> heads;
 };
 
-// What counts towards the reserve has to be of use to survivors, or a pass could not open them.
+// Pieces that count towards the reserve have to be of use to survivors, or a pass could not open its survivors.
 TEST(SegmentPool, PiecesThatCountTowardsTheReserveAreOfUseToSurvivors) {
   UsualPool usual;
   SegmentPool& pool = usual.pool;
@@ -315,7 +317,7 @@ TEST(SegmentPool, WhereLargeEntriesMayHaveToBeMovedNoPieceCounts) {
   while (pool.allocate(SegmentKind::Head, SegmentId(++id)) != nullptr) {
   }
   EXPECT_GE(pool.freeBlockBytes(), usual.config.survivorReserveBytes());
-  // When that segment has gone they count.
+  // When that segment has gone, pieces count.
   pool.release(*usual.heads.front());
   while (pool.allocate(SegmentKind::Head, SegmentId(++id)) != nullptr) {
   }

@@ -39,7 +39,7 @@ TEST(TombstoneCounts, AgreesWithAMap) {
       counts.add(named, holder, bytes);
       if ((model[{named, holder}] += bytes) == 0) model.erase({named, holder});
     } else if (what < 1990) {
-      // Also before it was counted.
+      // The bytes may be moved away before they were counted.
       const int64_t bytes =
           random() % 4 == 0 ? 40 : sumOf(model, {named, holder}) / static_cast<int64_t>(1 + random() % 2);
       counts.add(named, holder, -bytes);
@@ -85,7 +85,7 @@ TEST(TombstoneCounts, MemoryIsForPairsThatThereAre) {
   constexpr uint32_t kPairs = 100'000;
   for (uint32_t i = 0; i < kPairs; ++i) counts.add(random() % kSlots, i % 100, 64);
   EXPECT_LE(counts.bytes(), uint64_t{kPairs + 4096} * TombstoneCounts::kPairBytes);
-  // What comes in the place of what has gone takes no more.
+  // New pairs in the place of those that have gone take no more memory.
   const uint64_t before = counts.bytes();
   for (uint32_t holder = 0; holder < 100; ++holder) {
     while (counts.takeHeld(holder).bytes != 0) {
@@ -95,7 +95,7 @@ TEST(TombstoneCounts, MemoryIsForPairsThatThereAre) {
   EXPECT_EQ(counts.bytes(), before);
 }
 
-/// What a server says that it takes on top of its memory has room for them.
+/// The memory that a server announces on top of its log has room for these pairs.
 TEST(TombstoneCounts, OfASixteenthOfTheMemoryInAllPairsOfSegmentsAreInItsBudget) {
   const LogConfig config = LogConfig::forMemory(uint64_t{8} << 30);
   const uint64_t segments = config.memory_bytes / config.segment_bytes;
@@ -104,15 +104,15 @@ TEST(TombstoneCounts, OfASixteenthOfTheMemoryInAllPairsOfSegmentsAreInItsBudget)
     for (uint32_t named = 0; named < segments; ++named) counts.add(named, holder, 64);
   }
   EXPECT_GE(bookkeepingBytes(config), counts.bytes() + config.segmentSlots() * sizeof(Segment));
-  // And it is no longer a matter of slots squared.
+  // The memory does not grow with the square of the number of slots.
   const LogConfig large = LogConfig::forMemory(uint64_t{256} << 30);
   EXPECT_LT(bookkeepingBytes(large), large.memory_bytes / 20);
   const LogConfig largest = LogConfig::forMemory(uint64_t{2} << 40);
   EXPECT_LT(bookkeepingBytes(largest), largest.memory_bytes / 16);
 }
 
-/// Whoever gives a segment up has the head's lock: what names it is counted out later, and before its slot is
-/// another's.
+/// A segment is given up under the log's lock, so the tombstones that name it are counted out later, but before its
+/// slot is used again.
 TEST(TombstoneCounts, WhatNamesASegmentThatIsGivenUpIsCountedOutByTheReclaimer) {
   LogFixture fixture;
   std::vector<std::string> keys;

@@ -33,7 +33,7 @@ class Keeper : public testing::Test {
     close();
     open();
   }
-  /// 0: none.
+  /// @return the storage's name; 0: none
   uint64_t nameStorage(uint64_t drawn) {
     std::optional<uint64_t> name;
     nameOn(*this, drawn, name).detach();
@@ -117,7 +117,7 @@ TEST_F(Keeper, AStartThatHasNotAnsweredIsNotObeyed) {
   hear({.start = 3, .number = 10});
   EXPECT_TRUE(keeper_->obeys(3));
   EXPECT_FALSE(keeper_->obeys(4));
-  // Another one, that does not rely on its state yet, and then does.
+  // Another start, which does not rely on its state at first, and then does.
   EXPECT_TRUE(keeper_->answered(kCluster, 4, keeper_->latest(), {}));
   EXPECT_TRUE(keeper_->obeys(4));
   EXPECT_FALSE(keeper_->obeys(3)) << "what it has sent is late";
@@ -129,7 +129,7 @@ TEST_F(Keeper, AStartThatHasNotAnsweredIsNotObeyed) {
   EXPECT_FALSE(keeper_->obeys(4)) << "it has not answered this process";
 }
 
-// It was asked before this server heard of the newest change: of that it has said nothing.
+// The other start was asked before this server heard of the newest change, so its answer says nothing of that change.
 TEST_F(Keeper, AnotherStartThatAnswersLateIsNotObeyed) {
   open();
   hear({.start = 3, .number = 10});
@@ -217,7 +217,7 @@ TEST_F(Keeper, AStorageWithoutANameGetsOneBesideWhatWasHeard) {
   EXPECT_EQ(nameStorage(78), 77U);
 }
 
-// The one before was killed while it waited for the disk: what it wrote is in the page cache only.
+// The former process was killed while it waited for the disk: its record is in the page cache only.
 TEST_F(Keeper, WhatWasFoundIsFlushedBeforeItIsUsed) {
   for (uint64_t name = 1; name < 40; ++name) {
     disk_.losePower();

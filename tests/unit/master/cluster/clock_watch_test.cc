@@ -10,7 +10,7 @@ constexpr uint64_t kStart = 7;
 
 TEST(ClockWatch, ClocksOfTheSameRateLoseNothing) {
   ClockWatch watch;
-  // Answers take any time, and are given at any moment of it.
+  // Answers take any time, and the coordinator reads its clock at any moment of it.
   const int64_t answered_after_ms[] = {0, 100, 3, 0, 99, 100, 1};
   int64_t sent_ns = 5'000 * kMilli;
   for (const int64_t after_ms : answered_after_ms) {

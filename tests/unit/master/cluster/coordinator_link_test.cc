@@ -127,7 +127,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
     response.set_start(start_);
-    // The same clock, and what the server's has missed.
+    // The same clock as the server's, and the time that the server's clock has missed.
     missed_ns_ += missed_each_time_ns_;
     response.set_clock_ns(coordinator_.clock.nowNs() + missed_ns_);
     rpc::replyControl(std::move(request), response);
@@ -202,7 +202,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     std::vector<std::string> lines;
   } trace_;
   std::optional<CoordinatorLink> link_;
-  uint64_t drawn_ = 501;  // to be the name of a storage
+  uint64_t drawn_ = 501;  // the drawn name for a storage
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
@@ -213,7 +213,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   Status renewal_answer_ = Status::Ok;
   ChangeRef change_{.start = 5, .number = 100};
   uint64_t start_ = 5;
-  uint64_t start_of_answers_ = 5;  // to what is no enlistment and no renewal
+  uint64_t start_of_answers_ = 5;  // the start in answers to other requests than enlistments and renewals
   int64_t missed_ns_ = 0;
   int64_t missed_each_time_ns_ = 0;
   int members_asked_ = 0;
@@ -223,7 +223,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   int refusals_ = 0;
 };
 
-// What will not change: this server's description, and that its nonce belongs to one that is dead.
+// Repeating does not help against a description that is refused, nor if the nonce belongs to a dead server.
 TEST_F(CoordinatorLinkTest, AnEnlistmentThatIsRefusedForGoodIsNotRepeated) {
   start(Status::BadRequest);
   ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
@@ -302,7 +302,7 @@ TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath
   EXPECT_EQ(renewals_, renewed);
 }
 
-// It may be an older copy that is still there, or one that is long over: it has not named what it has.
+// The other start may be that of an older copy, or long over: it has not shown that it has the latest change.
 TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   lease_ns_ = 1000 * runtime::kNanosPerSecond;
   start_of_answers_ = 4;
@@ -332,7 +332,7 @@ TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
 }
 
-// A snapshot of the machine, or a move of it to another host. What was granted before may be over.
+// As by a snapshot of the machine, or a move of it to another host. The lease that was granted before may be over.
 TEST_F(CoordinatorLinkTest, AMachineThatWasFrozenTogetherWithItsClockServesNobodyUntilItIsRenewed) {
   start(Status::Ok);
   ASSERT_TRUE(runUntil([this] { return renewals_ >= 3; }));
@@ -368,7 +368,7 @@ class LinkWithStorage : public CoordinatorLinkTest {
     onServer([this] { link_->stop(false); });
     RC_CHECK(runUntil([this] { return link_->stopped() && changes_->idle(); }));
   }
-  // Nothing else than the link has written to its storage.
+  // Only the link has written to the storage.
   void losePowerAndStartAgain() {
     disk_.losePower();
     endProcess();
@@ -400,7 +400,7 @@ TEST_F(LinkWithStorage, AnEnlistmentTellsTheNameThatTheNextProcessWillTell) {
   }
 }
 
-// Machines may be made of the image of one that had none yet: their storages are not one.
+// Machines may be made from the image of one whose storage has no name yet: their storages get different names.
 TEST_F(LinkWithStorage, AStorageGetsItsNameWhenACoordinatorIsThere) {
   ping_answer_ = Status::NotLeader;
   start(Status::Ok);
@@ -432,7 +432,7 @@ class LinkToSeveral : public CoordinatorLinkTest {
   LinkToSeveral() : CoordinatorLinkTest({transport::Locator::parse("sim://nowhere").value()}) {}
 };
 
-// They are asked in turns, several times in a second.
+// The coordinators are asked in turns, several times in a second.
 TEST_F(LinkToSeveral, WhatIsWrongIsToldOnceThoughOthersAreAway) {
   start(Status::StateBehind);
   ASSERT_TRUE(runUntil([this] { return questions_ >= 10; }));
@@ -447,7 +447,7 @@ TEST_F(LinkToSeveral, WhatIsWrongIsToldOnceThoughOthersAreAway) {
   EXPECT_NE(trace_.lines[0].find("is an older copy"), std::string::npos);
 }
 
-// A quarter of next to nothing is no pause at all: the server would do nothing but ask.
+// A quarter of such a lease would be no pause at all: the server would do nothing but ask.
 TEST_F(CoordinatorLinkTest, ALeaseOfNextToNothingIsNotRenewedWithoutPause) {
   lease_ns_ = 1;
   start(Status::Ok);

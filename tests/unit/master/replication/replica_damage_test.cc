@@ -1,5 +1,4 @@
-/// Bytes that turn over in memory between the writing of an entry and its sending: no backup has a certificate for
-/// them.
+/// Bits that flip in memory between the writing of an entry and its sending: no backup gets a certificate for them.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +11,7 @@ namespace {
 class ReplicaDamageTest : public ReplicaTest {
  protected:
   void flip(log::EntryRef ref, uint32_t byte) { memory_->at(ref)[byte] ^= std::byte{4}; }
-  /// In one step of the dispatch, so that nothing is sent in between.
+  /// Puts an object and damages it in one step of the dispatch, so that nothing is sent in between.
   LogPosition putDamaged(const std::string& key, uint32_t byte) {
     server_.onDispatch([&] {
       EXPECT_EQ(owner_->put(*log_, key, "12345678"), Status::Ok);
@@ -58,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
                       offsetof(log::EntryHeader, table), offsetof(log::EntryHeader, crc),
                       offsetof(log::EntryHeader, version), log::kEntryHeaderBytes, log::kEntryHeaderBytes + 5));
 
-// With a flush that somebody waits for the bytes go another way.
+// The bytes of a flush that a request waits for go with the flush call, not with a write.
 TEST_F(ReplicaDamageTest, AFlushDoesNotBringIt) {
   start(3, {1, 2, 3});
   const LogPosition sound = put("a");
@@ -76,7 +75,7 @@ TEST_F(ReplicaDamageTest, AFlushDoesNotBringIt) {
 
 TEST_F(ReplicaDamageTest, ZerosBehindAnEntryAreMended) {
   start(3, {1, 2, 3});
-  // 22 + 1 + 8 bytes, and one of zeros.
+  // The entry has 22 + 1 + 8 bytes, and one byte of zeros behind it, which can be mended.
   const LogPosition end = putDamaged("b", 31);
   EXPECT_TRUE(becomesDurable(end));
   EXPECT_EQ(holders(end), (std::vector<uint64_t>{1, 2, 3}));
@@ -85,7 +84,7 @@ TEST_F(ReplicaDamageTest, ZerosBehindAnEntryAreMended) {
   EXPECT_TRUE(log_->view(owner_->refs().at("b")).verify());
 }
 
-// The state byte is none of what is sent.
+// The state byte is not sent.
 TEST_F(ReplicaDamageTest, TheStateIsNobodysConcern) {
   start(3, {1, 2, 3});
   const LogPosition end = putDamaged("b", offsetof(log::EntryHeader, state));
@@ -93,7 +92,7 @@ TEST_F(ReplicaDamageTest, TheStateIsNobodysConcern) {
   EXPECT_TRUE(spoilt_.empty());
 }
 
-// What the others have is right, and what the new one would get is not.
+// The bytes on the other backups are right, and those that the new one would get are not.
 TEST_F(ReplicaDamageTest, AReplicaOfTheOpenHeadThatTakesTheirPlaceIsNotMadeOfIt) {
   start(4, {1, 2, 3});
   put("a");

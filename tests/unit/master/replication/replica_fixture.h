@@ -99,14 +99,14 @@ class ReplicaTest : public rpc::RpcTest {
     EXPECT_EQ(status, Status::Ok);
     return owner_->end();
   }
-  /// Asks for it, as somebody who waits would.
+  /// Requests it, as a call that waits does.
   bool becomesDurable(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
     server_.onDispatch([&] { manager_->requestDurable(position); });
     const int64_t until_ns = scheduler.nowNs() + within_ns;
     while (!log_->durability().isDurable(position) && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
     return log_->durability().isDurable(position);
   }
-  /// Asks for it, as somebody who waits would.
+  /// Requests it, as a call that waits does.
   bool becomesFlushed(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
     server_.onDispatch([&] { log_->durability().requestFlush(position); });
     return comesTrue([&] { return log_->durability().isFlushed(position); }, within_ns);
@@ -120,7 +120,7 @@ class ReplicaTest : public rpc::RpcTest {
     while (!what() && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
     return what();
   }
-  /// A new head; the former one is closed everywhere.
+  /// Rolls the log to a new head; the former one is closed on all backups.
   void roll() {
     SegmentId request;
     server_.onDispatch([&] { request = log_->requestRoll(); });

@@ -1,4 +1,4 @@
-/// Flushes of the copies of a log, for those who wait for them.
+/// Flushes of the replicas of a log, for requests that wait for them.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ class ReplicaFlushTest : public ReplicaTest {
   void want(LogPosition position) {
     server_.onDispatch([&] { log_->durability().requestFlush(position); });
   }
-  /// Backups whose flushed copy has everything before the position, under `epoch` or a later one.
+  /// Backups whose flushed replica has everything before the position, under `epoch` or a later one.
   std::vector<uint64_t> flushedHolders(LogPosition position, uint64_t epoch = 1) const {
     std::vector<uint64_t> ids;
     for (const auto& backup : backups_) {
@@ -73,7 +73,7 @@ TEST_F(ReplicaFlushTest, WhoComesMeanwhileSharesTheNextFlush) {
   EXPECT_EQ(flushCallsTo(1), 3u) << "and then nobody waits any more";
 }
 
-// What is asked for may not be committed yet: the cleaner asks for the end of the log.
+// The bytes that are to be flushed may not be committed yet: the cleaner requests a flush up to the end of the log.
 TEST_F(ReplicaFlushTest, AFlushThatWasAskedForEarlyFollowsTheData) {
   start(3, {1, 2, 3});
   LogPosition end = put("a");
@@ -103,8 +103,8 @@ TEST_F(ReplicaFlushTest, WhatIsOnlyWaitedForUntilItIsFlushedGoesInOneCall) {
   EXPECT_TRUE(log_->durability().isDurable(end)) << "with one answer";
 }
 
-// One flush is under way, one waits for the disk, and what comes then is written beside them: if that is there when the
-// second one begins, it is flushed with it.
+// While one flush is under way and another one waits for the disk, later bytes are sent with a write. If they have
+// arrived when the second flush begins, it covers them.
 TEST_F(ReplicaFlushTest, AFlushCountsForWhatWasThereWhenItBegan) {
   start(3, {1, 2, 3});
   for (const uint64_t id : {1, 2, 3}) backup(id).flush_mode = Mode::Hold;
@@ -124,7 +124,7 @@ TEST_F(ReplicaFlushTest, AFlushCountsForWhatWasThereWhenItBegan) {
   EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
 }
 
-// Two calls are on their way, and the first is refused: the second begins where there is nothing.
+// Two calls are in flight, and the first is refused: so the second begins behind a gap.
 TEST_F(ReplicaFlushTest, WhatFollowsSomethingLostIsSentAgain) {
   start(3, {1, 2, 3});
   const LogPosition before = put("a");
@@ -140,7 +140,7 @@ TEST_F(ReplicaFlushTest, WhatFollowsSomethingLostIsSentAgain) {
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
 }
 
-// But whoever refuses for good is given up.
+// But a backup that refuses for good is given up.
 TEST_F(ReplicaFlushTest, WhoNeverTakesWhatFollowsIsGivenUp) {
   start(4, {1, 2, 3});
   setMembers({1, 2, 3, 4});
@@ -153,7 +153,7 @@ TEST_F(ReplicaFlushTest, WhoNeverTakesWhatFollowsIsGivenUp) {
   EXPECT_EQ(flushedHolders(end, 2), (std::vector<uint64_t>{1, 3, 4}));
 }
 
-// Somebody waits for something behind what a flush brings, which is not known to be there yet.
+// A request waits until bytes are durable that follow those of a flush call, which is not answered yet.
 TEST_F(ReplicaFlushTest, WhoDoesNotWaitForTheDiskIsNotKeptWaiting) {
   start(3, {1, 2, 3});
   backup(2).flush_mode = Mode::Hold;
@@ -168,7 +168,7 @@ TEST_F(ReplicaFlushTest, WhoDoesNotWaitForTheDiskIsNotKeptWaiting) {
   const LogPosition later = put("b");
   EXPECT_TRUE(becomesDurable(later, 100 * kMilli));
   EXPECT_FALSE(log_->durability().isFlushed(end));
-  // And then the flush is answered: for what it brought, not for what came after.
+  // Then the flush call is answered: for the bytes that it carried, not for later ones.
   backup(2).flush_mode = Mode::Answer;
   backup(2).release();
   EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
@@ -198,7 +198,8 @@ TEST_F(ReplicaFlushTest, AFlushComesRightBehindTheWriteItCovers) {
   EXPECT_EQ(manager_->stats().flushes.load(), 3u) << "one of each was enough";
 }
 
-// One that comes before the write it was sent behind says that it covers less. That is what counts.
+// A flush call that arrives before the write that it was sent behind covers fewer bytes. Its answer says so, and
+// counts.
 TEST_F(ReplicaFlushTest, AFlushThatOvertookItsWriteCountsForWhatItFound) {
   start(3, {1, 2, 3});
   LogPosition before = put("a");
@@ -254,7 +255,7 @@ TEST_F(ReplicaFlushTest, OpeningAndClosingFlushUnasked) {
 
 class ReplicaFlushLossTest : public ReplicaFlushTest, public ::testing::WithParamInterface<int> {};
 
-// Refused, too little, more than there is, never answered.
+// The flush is refused, covers too little or more than there is, or is never answered.
 TEST_P(ReplicaFlushLossTest, AnotherBackupTakesOver) {
   start(4, {1, 2, 3});
   setMembers({1, 2, 3, 4});
@@ -285,7 +286,7 @@ TEST_F(ReplicaFlushTest, AChangedSetCountsOnlyFromItsFloorOn) {
   EXPECT_TRUE(becomesFlushed(end));
 }
 
-// A flush that was on its way when the epoch ended: neither its answer counts nor its failure.
+// Neither the answer nor the failure of a flush call counts if its epoch has ended meanwhile.
 TEST_F(ReplicaFlushTest, AFlushOfAnEarlierEpochSaysNothing) {
   start(4, {1, 2, 3});
   for (const Status late : {Status::Ok, Status::StaleEpoch}) {

@@ -24,7 +24,7 @@ TEST_F(ReplicaManagerTest, NothingIsDurableBeforeAllReplicasHaveIt) {
   EXPECT_TRUE(floors_.asked.empty());
 }
 
-// What was committed meanwhile goes along, and the backup finds bytes that it has.
+// Bytes that were committed meanwhile go with the repeated write, of which the backup has the first part already.
 TEST_F(ReplicaManagerTest, AWriteWhoseAnswerIsLostIsRepeatedWithWhatCameSince) {
   start(3, {1, 2, 3});
   backup(3).mode = Mode::Hold;
@@ -38,7 +38,7 @@ TEST_F(ReplicaManagerTest, AWriteWhoseAnswerIsLostIsRepeatedWithWhatCameSince) {
   EXPECT_TRUE(floors_.asked.empty()) << "no replica was lost";
 }
 
-// Also between two attempts: whoever asks what a copy has at most must not be told less than it has.
+// This holds between two attempts, too: sent_bytes is never less than what the replica has.
 TEST_F(ReplicaManagerTest, WhatMayHaveArrivedIsKnownToBeSent) {
   start(3, {1, 2, 3});
   const auto sentTo3 = [this] {
@@ -62,7 +62,7 @@ TEST_F(ReplicaManagerTest, WhatMayHaveArrivedIsKnownToBeSent) {
   }
 }
 
-// The first write of a replica, too: it takes its frame only once.
+// The repeated first write of a replica takes no second storage frame.
 TEST_F(ReplicaManagerTest, AnOpenWhoseAnswerIsLostIsRepeated) {
   addBackups(3);
   backup(2).mode = Mode::Hold;
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Answers, ReplicaLossTest,
                          ::testing::Values(Status::NoSpace, Status::IoError, Status::Corrupt, Status::StaleEpoch,
                                            Status::RetryLater, Status::WrongServerId));
 
-// A member that has just enlisted, and serves under its new id a little later.
+// A server that has just enlisted is a member, and serves under its new id only a little later.
 TEST_F(ReplicaManagerTest, AServerThatBeginsIsAskedAgain) {
   addBackups(3);
   backup(2).mode = Mode::Refuse;
@@ -121,8 +121,8 @@ TEST_F(ReplicaManagerTest, ASilentBackupIsReplaced) {
   EXPECT_EQ(holders(end, 2), (std::vector<uint64_t>{1, 3, 4}));
 }
 
-// All that stay and all that are new are certified anew and flushed before the coordinator is asked, and nothing is
-// reported before it has answered.
+// All replicas that stay and all new ones are certified anew and flushed before the coordinator is asked for the floor,
+// and nothing is reported before it has answered.
 TEST_F(ReplicaManagerTest, AChangedSetCountsOnlyFromItsFloorOn) {
   start(4, {1, 2, 3});
   const LogPosition before = put("a");
@@ -182,7 +182,7 @@ TEST_F(ReplicaManagerTest, AFloorIsAskedForUntilItIsStored) {
   EXPECT_TRUE(becomesDurable(end));
 }
 
-// The server is declared dead: what it still has gets no floor any more.
+// The server is declared dead: its replicas get no floor any more.
 TEST_F(ReplicaManagerTest, NothingIsReportedAfterTheCoordinatorRefusedAFloor) {
   start(4, {1, 2, 3});
   floors_.answer = Status::Fenced;
@@ -196,7 +196,7 @@ TEST_F(ReplicaManagerTest, NothingIsReportedAfterTheCoordinatorRefusedAFloor) {
 TEST_F(ReplicaManagerTest, ABackupThatSaysFencedStopsTheWriting) {
   start(4, {1, 2, 3});
   setMembers({1, 2, 3, 4});
-  floors_.answer = Status::Fenced;  // as the coordinator's verdict is older than what the backup knows of it
+  floors_.answer = Status::Fenced;  // the coordinator declared the server dead before the backup heard of that
   backup(1).mode = Mode::Refuse;
   backup(1).refusal = Status::Fenced;
   const LogPosition end = put("a");
@@ -210,7 +210,7 @@ TEST_F(ReplicaManagerTest, ABackupThatSaysFencedStopsTheWriting) {
 TEST_F(ReplicaManagerTest, TheFloorDoesNotPassAHeadThatIsNotClosed) {
   start(4, {1, 2, 3});
   ASSERT_TRUE(becomesDurable(put("a")));
-  // The first head can be closed everywhere but here.
+  // The first head is closed on all backups but this one.
   backup(1).mode = Mode::Hold;
   backup(1).only = SegmentId(1);
   server_.onDispatch([this] { log_->requestRoll(); });
@@ -240,7 +240,7 @@ TEST_F(ReplicaManagerTest, NothingInANewHeadIsDurableBeforeTheOldOneIsClosedOnAl
   for (const uint64_t id : {1, 2, 3}) EXPECT_TRUE(backup(id).hasClosed(SegmentId(1)));
 }
 
-// Half of a replica must not pass for one: a recovery would take it for the end of the log.
+// Half of a replica must have no certificate: a recovery would take its end for the end of the log.
 TEST_F(ReplicaManagerTest, AReplacementIsCertifiedWithItsLastByte) {
   log::LogConfig config;
   config.memory_bytes = 16u << 20;
@@ -266,13 +266,13 @@ TEST_F(ReplicaManagerTest, AReplacementIsCertifiedWithItsLastByte) {
     EXPECT_EQ(writes[i].has(Write::kCertified), i + 1 == writes.size());
   }
   EXPECT_TRUE(writes.back().has(Write::kFlush));
-  // And closed, larger than a write as it is.
+  // The replacement is closed, too, although it is larger than one write.
   roll();
   for (const uint64_t id : {1, 2, 4}) EXPECT_TRUE(backup(id).hasClosed(SegmentId(1)));
 }
 
-// The write that ends an epoch of a replica arrives and is not answered, and before it is repeated more has come than
-// one write takes: the first part of that is no end of anything, so it has no certificate and no new epoch.
+// The write that takes a replica to a new epoch arrives, but its answer is lost. Before it is repeated the segment has
+// grown by more than one write carries: so the repeated write has no certificate, and names the former epoch.
 TEST_F(ReplicaManagerTest, ALostAnswerToANewEpochCostsNoReplicaHoweverMuchCameSince) {
   log::LogConfig config;
   config.memory_bytes = 16u << 20;
@@ -294,7 +294,7 @@ TEST_F(ReplicaManagerTest, ALostAnswerToANewEpochCostsNoReplicaHoweverMuchCameSi
   EXPECT_GT(backup(2).stale, 0U) << "the case came up";
 }
 
-// Survivors and side logs count when they are closed; before, nothing may be found of them.
+// Survivors and side logs count when they are closed; before that no recovery may find them.
 TEST_F(ReplicaManagerTest, APrivateSegmentIsCertifiedWhenItIsClosed) {
   start(3, {1, 2, 3});
   log::Segment* side = nullptr;
@@ -317,10 +317,10 @@ TEST_F(ReplicaManagerTest, APrivateSegmentIsCertifiedWhenItIsClosed) {
   }
 }
 
-// Its memory may be free by the time the dispatch thread hears of it.
+// The segment's memory may be free by the time the dispatch thread takes the request to open it.
 TEST_F(ReplicaManagerTest, APrivateSegmentMayBeDroppedBeforeItIsReplicated) {
   start(3, {1, 2, 3});
-  // Beside the dispatch thread, as the cleaner does it. That thread has no round meanwhile.
+  // As the cleaner's thread does it: the dispatch thread has no round in between.
   log::Segment* const side = log_->privateSegments().open(log::SegmentKind::Side);
   ASSERT_NE(side, nullptr);
   const SegmentId id = side->id();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kPlacedHead = wire::WriteReplica::kHead;
 
-/// Hears of lost replicas, and does nothing else.
+/// An owner that ignores all reports.
 class DeafOwner final : public ReplicaOwner {
  public:
   bool mayRaiseFloor(SegmentId) const override { return true; }
@@ -48,7 +48,7 @@ class ReplicaPlacementTest : public rpc::RpcTest {
     placement_.setSelf(ServerId(kSelf));
     placement_.setMembers(std::move(members));
   }
-  /// Has a server chosen, and adds a replica on it. 0: there is none.
+  /// Has a server chosen, and adds a replica on it. 0: no server was chosen.
   uint64_t place() {
     const Member* const member = placement_.choose(replicas_, kPlacedHead);
     if (member == nullptr) return 0;

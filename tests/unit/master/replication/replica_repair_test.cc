@@ -1,4 +1,4 @@
-/// Replicas with fewer servers, more servers, and none: how many copies there are, where, and until when.
+/// Replicas when servers come and go, or are full: how many there are, where, and until when.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_F(ReplicaRepairTest, FewerServersThanReplicasAreEnoughDownToTheLeast) {
   EXPECT_EQ(counts().least, 3U);
 }
 
-// The next head is opened ahead of need. While nobody takes it, writers are told, and not left waiting.
+// The next head is opened ahead of need. While no backup takes it, writes are refused instead of being left waiting.
 TEST_F(ReplicaRepairTest, WritersAreToldThatNoServerHasPlace) {
   start(3, {1, 2, 3});
   for (const uint64_t id : {2, 3}) {
@@ -78,7 +78,7 @@ TEST_F(ReplicaRepairTest, WritersAreToldThatNoServerHasPlace) {
   EXPECT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(2); }));
 }
 
-// What backups keep for small heads lets removals go on, and passes end.
+// The storage frames that backups keep for small heads let removals go on, and passes of the cleaner end.
 TEST_F(ReplicaRepairTest, AHeadThatFindsNoPlaceGivesWayToASmallOne) {
   start(3, {1, 2, 3});
   for (const uint64_t id : {2, 3}) backup(id).is_full = true;
@@ -90,7 +90,7 @@ TEST_F(ReplicaRepairTest, AHeadThatFindsNoPlaceGivesWayToASmallOne) {
   EXPECT_EQ(log_->headId(), SegmentId(1));
   EXPECT_TRUE(backup(1).kept.contains(SegmentId(2)));
   EXPECT_FALSE(backup(1).holds(SegmentId(2), 0)) << "a recovery must not find a head that may be given up";
-  // As the end of a pass asks for it.
+  // Requests a head as the end of a pass does.
   server_.onDispatch([this] { log_->heads().requestRollForPass(); });
   ASSERT_TRUE(comesTrue([this] { return log_->headId() > SegmentId(2); }));
   const SegmentId small = log_->headId();
@@ -111,7 +111,7 @@ TEST_F(ReplicaRepairTest, AHeadThatFindsNoPlaceGivesWayToASmallOne) {
   EXPECT_TRUE(becomesDurable(put("a")));
 }
 
-// Too late: a head that could be found is opened, and not withdrawn.
+// The withdrawal comes too late: a head that a recovery could find is opened.
 TEST_F(ReplicaRepairTest, AHeadThatFindsItsPlacesIsNotWithdrawn) {
   start(3, {1, 2, 3});
   for (const uint64_t id : {2, 3}) backup(id).is_full = true;
@@ -126,7 +126,7 @@ TEST_F(ReplicaRepairTest, AHeadThatFindsItsPlacesIsNotWithdrawn) {
   EXPECT_TRUE(backup(1).freed.empty());
 }
 
-// A recovery could find it, so it cannot be given up; and as long as it is not complete no head can follow it.
+// A recovery could find the head, so it cannot be given up; and while it has too few replicas no head can follow it.
 TEST_F(ReplicaRepairTest, AHeadThatHasLostAReplicaMayHaveAPlaceThatIsKeptForSurvivors) {
   start(3, {1, 2}, {.replicas = 2, .min_replicas = 2});
   EXPECT_TRUE(becomesDurable(put("a")));
@@ -136,7 +136,8 @@ TEST_F(ReplicaRepairTest, AHeadThatHasLostAReplicaMayHaveAPlaceThatIsKeptForSurv
   EXPECT_EQ(holders(owner_->end(), 2), (std::vector<uint64_t>{1, 3}));
 }
 
-// More than the least they get only of what is left, or the cleaner, which makes room for them, would have none.
+// Beyond the least number, replicas get only the storage frames that are not kept for cleaning: otherwise the cleaner,
+// which makes room for them, would have none.
 TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
   start(4, {1, 2, 3});
   log::Segment* side = nullptr;
@@ -155,7 +156,8 @@ TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
   EXPECT_TRUE(becomesDurable(put("a")));
 }
 
-// Whoever waits for all copies gives others away for them: a full server is waited for, one that fails is not.
+// A recovery gives other replicas away when it has all its own, so it waits for all of them: also for a server that is
+// full, but not for one that fails.
 TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   start(3, {1, 2, 3});
   backup(3).mode = Mode::Refuse;
@@ -203,7 +205,7 @@ TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   EXPECT_FALSE(another->lacksPlaces());
 }
 
-// Few are repaired at a time. Those that find no place are not in the way of one that may have it.
+// Few segments are repaired at a time. Those that find no place do not keep a turn from one that does.
 TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
   start(4, {1, 2, 3});
   constexpr size_t kSegments = 8;
@@ -226,7 +228,7 @@ TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
   EXPECT_TRUE(comesTrue([&] { return backup(4).hasClosed(last); }));
 }
 
-// After all servers have died the storage is full of what is to be recovered.
+// After all servers have died, the storage is full of replicas that are to be recovered.
 TEST_F(ReplicaRepairTest, AServerBeginsAndTakesSegmentsOverWhileStorageIsFull) {
   addBackups(3);
   for (const uint64_t id : {1, 2, 3}) backup(id).is_full = true;
@@ -280,8 +282,8 @@ TEST_F(ReplicaRepairTest, ALostReplicaIsMadeOnTheSameServerIfThereIsNoOther) {
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U) << "it was told of the former one";
 }
 
-// What is being made of a segment when its memory is compacted is made again of what is left, under another epoch;
-// replicas that are complete stay as they are.
+// A replica that is being made when the memory of its segment is compacted is made again from what is left, under
+// another epoch. Replicas that are complete stay as they are.
 TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
   start(3, {1, 2, 3});
   for (int i = 0; i < 60; ++i) put("key" + std::to_string(i), std::string(500, 'x'));
@@ -290,7 +292,7 @@ TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
   roll();
   const SegmentId id(1);
   const size_t bytes_before = backup(1).kept[id].bytes.size();
-  // Its first write is on its way, and the answer does not come before the segment has moved.
+  // The first write of the new replica is in flight, and is not answered before the segment has moved.
   backup(2).mode = Mode::Hold;
   backup(2).only = id;
   lose(2, id, 1);
@@ -317,7 +319,7 @@ TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
   for (const uint64_t other : {1, 3}) EXPECT_EQ(backup(other).kept[id].bytes.size(), bytes_before);
 }
 
-// Four have a turn at a time. Those that nobody can restore do not keep it from the others.
+// Four segments have a turn at a time. Those whose bytes cannot be restored do not keep their turns.
 TEST_F(ReplicaRepairTest, SegmentsThatAreDamagedForGoodDoNotStopTheOthers) {
   start(4, {1, 2, 3});
   for (int i = 0; i < 8; ++i) {
@@ -342,7 +344,7 @@ TEST_F(ReplicaRepairTest, SegmentsThatAreDamagedForGoodDoNotStopTheOthers) {
   EXPECT_EQ(counts().least, 3U);
 }
 
-// What the cleaner is told of the storage that its survivors need.
+// How full the storage is that survivors need, as the cleaner is told.
 TEST_F(ReplicaRepairTest, StorageIsAsFullAsTheServersOwnOrFullIfNobodyTakesAHead) {
   struct Gauge final : BackupGauge {
     uint64_t framesTotal() const override { return 400; }
@@ -396,7 +398,7 @@ TEST_F(ReplicaRepairTest, ABackupThatPutsOffToFreeIsNotAskedWithoutPause) {
   EXPECT_EQ(backup(1).freed.size(), asked + 1);
 }
 
-// Members may be known before this server may serve, and nothing may come afterwards.
+// Members may be known before this server has its id, and there may be no later report of them.
 TEST_F(ReplicaRepairTest, ItsOwnServerIsNotCountedWhoeverComesFirst) {
   addBackups(1);
   makeManager();
@@ -430,7 +432,7 @@ TEST_F(ReplicaRepairTest, ReplicasAreInDifferentFailureDomainsWhereThereAreEnoug
     EXPECT_NE(first, second) << segment;
     EXPECT_TRUE(backup(3).hasClosed(SegmentId(segment)) && backup(4).hasClosed(SegmentId(segment))) << segment;
   }
-  // Two in one domain are better than too few.
+  // Two replicas in one failure domain are better than too few.
   setMembers({1, 2, 3});
   EXPECT_TRUE(comesTrue([this] { return closedAt(1, 1, 6) == 6 && closedAt(2, 1, 6) == 6; }));
 }
@@ -459,20 +461,21 @@ TEST_F(ReplicaRepairTest, ClosedSegmentsAreCopiedAgainAFewAtATime) {
   })) << "what is closed needs no floor";
 }
 
-// Turns that come free while nothing else happens are taken by those that waited, wherever they stand.
+// Turns that come free while nothing else happens go to the segments that wait, also to those with lower ids.
 TEST_F(ReplicaRepairTest, RepairsGoOnWhenAllTurnsComeFreeAtOnce) {
   start(5, {1, 2, 3});
   for (int i = 0; i < 4; ++i) roll();
-  // The later ones are on 2, 3 and 4.
+  // The replicas of later segments are on 2, 3 and 4.
   backup(1).mode = Mode::Refuse;
   setMembers({1, 2, 3, 4});
   ASSERT_TRUE(becomesDurable(put("x")));
   ASSERT_EQ(manager_->stats().replicas_lost.load(), 1U);
   for (int i = 0; i < 6; ++i) roll();
-  // They lose one, and take all turns for another; meanwhile the earlier ones lose one, too.
+  // The later segments lose a replica, and have all turns to make another one. Meanwhile the earlier ones lose one,
+  // too.
   backup(1).mode = Mode::Answer;
   backup(5).mode = Mode::Hold;
-  backup(5).spared = log_->headId();  // what happens to the head would have everything looked at
+  backup(5).spared = log_->headId();  // an answer about the head would have all segments stepped
   setMembers({1, 2, 3, 5});
   runFor(50 * kMilli);
   const std::set<SegmentId> held = backup(5).heldSegments();
@@ -489,7 +492,7 @@ TEST_F(ReplicaRepairTest, RepairsGoOnWhenAllTurnsComeFreeAtOnce) {
   EXPECT_TRUE(comesTrue([this] { return closedAt(5, 1, 10) == 10; }));
 }
 
-// Nobody writes, because everybody waits: nothing but time leads out of that.
+// While all writers wait nothing new is written: only a timer has the backup tried again.
 TEST_F(ReplicaRepairTest, ABackupThatFailedIsTriedAgainThoughNobodyWrites) {
   start(2, {1, 2});
   backup(2).mode = Mode::Refuse;
@@ -532,7 +535,7 @@ TEST_F(ReplicaRepairTest, WhatIsFreedIsToldToEverybodyWhoEverHadIt) {
   EXPECT_EQ(backup(former).freed.size(), 1U);
 }
 
-// Whoever freed it need not wait for the dispatch before its memory serves another segment.
+// The thread that frees a segment need not wait for the dispatch thread before it uses the memory for another one.
 TEST_F(ReplicaRepairTest, ASegmentIsNotLookedAtAnyMoreOnceItIsFreed) {
   start(3, {1, 2, 3});
   log::Segment* side = nullptr;
@@ -542,7 +545,7 @@ TEST_F(ReplicaRepairTest, ASegmentIsNotLookedAtAnyMoreOnceItIsFreed) {
   ASSERT_TRUE(comesTrue([&] {
     return std::all_of(backups_.begin(), backups_.end(), [](const auto& backup) { return backup->held.size() == 1; });
   }));
-  // The answers are in when another thread frees it, and uses its memory again.
+  // The answers have arrived when another thread frees the segment, and uses its memory again.
   server_.node.pause();
   for (const uint64_t number : {1, 2, 3}) {
     backup(number).mode = Mode::Answer;

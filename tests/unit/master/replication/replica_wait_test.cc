@@ -1,4 +1,4 @@
-/// The copies of a log, kept by backups that do what a test tells them.
+/// The replicas of a log, kept by backups that do what a test tells them.
 
 #include "master/replication/replica_manager.h"
 

@@ -32,14 +32,14 @@ class ScriptedBackup {
     uint32_t offset = 0;
     uint32_t bytes = 0;
     uint8_t flags = 0;
-    bool is_flush_call = false;  ///< flushed because somebody waits, not because a segment or an epoch begins or ends
+    bool is_flush_call = false;  ///< flushed because a request waits, not because a segment or an epoch begins or ends
     bool has(Ask::Flags flag) const { return (flags & flag) != 0; }
   };
   struct Kept {
     std::vector<std::byte> bytes;
     uint64_t epoch = 0;
     std::optional<log::Certificate> certificate;
-    std::optional<log::Certificate> flushed;  // the newest that was asked for with a flush
+    std::optional<log::Certificate> flushed;  // the newest certificate that came with a flush
     uint32_t flushedBytes() const { return flushed ? flushed->length_bytes : 0; }
   };
 
@@ -124,12 +124,12 @@ class ScriptedBackup {
   rpc::RpcProcess& process;
   const uint64_t id;
   Mode mode = Mode::Answer;
-  Mode flush_mode = Mode::Answer;  // of flushes that come without anything else
+  Mode flush_mode = Mode::Answer;  // for flush calls
   uint32_t flush_lie = 0;
   Status refusal = Status::NoSpace;
-  SegmentId only;        // what `mode` is for; none: all segments
-  SegmentId spared;      // but for this one
-  bool is_full = false;  // for heads that are not of the reserve
+  SegmentId only;        // the segment that `mode` is for; none: all segments
+  SegmentId spared;      // a segment that `mode` is not for
+  bool is_full = false;  // no storage frame for heads that are not small
   int frees_refused = 0;
   int refused_writes = 0;  // the next ones come too early
   uint64_t gaps = 0;       // writes behind such ones, refused as any backup does

@@ -15,7 +15,7 @@ constexpr uint64_t kBytesMax = 20'000;
 
 class PinnedValuesTest : public ::testing::Test {
  protected:
-  // The bytes are as good as those of a log: nobody looks further.
+  // The bytes stand for those of a log: PinnedValues does not look at them.
   ByteSpan value(size_t bytes) const { return ByteSpan(memory).first(bytes); }
   transport::TxMessage answerWith(const transport::Chunk& chunk) {
     transport::TxMessage message(buffers.takeBuffer(0));
@@ -91,7 +91,7 @@ TEST_F(PinnedValuesTest, AnAnswerThatHasToWaitGivesItsPinsBack) {
   EXPECT_EQ(pins.outstanding(), 0u);
   EXPECT_EQ(pinned(), 0u);
   EXPECT_EQ(copied(), 8000u);
-  memory.assign(memory.size(), std::byte{0xee});  // it is used for something else
+  memory.assign(memory.size(), std::byte{0xee});  // the memory is used for something else
   for (uint32_t i = 0; i < 8000; ++i) ASSERT_EQ(answer->chunks[0].address[i], std::byte{3});
   ASSERT_TRUE(borrowed.copyOut(*answer)) << "again there is nothing to do";
   EXPECT_EQ(borrowed.stats().values_copied.load(), 1u);

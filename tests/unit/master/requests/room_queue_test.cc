@@ -15,7 +15,7 @@ using wire::Opcode;
 
 constexpr uint64_t kServer = 5;
 
-/// A service that answers when there is room, which comes for so many requests at a time.
+/// A service that answers when there is room. The test makes room for a number of requests at a time.
 class RoomQueueTest : public rpc::RpcTest {
  protected:
   RoomQueueTest() {

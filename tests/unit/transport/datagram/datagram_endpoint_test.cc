@@ -35,7 +35,8 @@ TEST(DatagramEndpoint, PacketsCarryAMacIfEitherSideWantsOne) {
         }
         return answers;
       };
-      // Where one of the two wants it, whoever has no key is not heard: nobody can talk a session out of it.
+      // If one of the two sides wants seals, packets of a sender without the key are ignored: nobody can talk a session
+      // out of seals.
       const bool is_sealed = server_wants || peer_wants;
       EXPECT_EQ(answersTo(0, checksum).empty(), is_sealed);
       const std::vector<Hand::Packet> answers = answersTo(1, *peer.seal_out);
@@ -51,7 +52,7 @@ TEST(DatagramEndpoint, PacketsCarryAMacIfEitherSideWantsOne) {
   }
 }
 
-// However many sessions it is told to take.
+// This holds however many sessions the endpoint is told to take.
 TEST(DatagramEndpoint, PeersLeavePlacesForItsOwnConnects) {
   constexpr uint32_t kPlaces = 24;
   constexpr uint32_t kOwn = 8;
@@ -213,7 +214,7 @@ TEST(DatagramEndpoint, ASessionWhoseNumbersAreUsedUpEnds) {
   }
   Asked none;
   EXPECT_EQ(client.call(session, none, 100, 9), Status::RetryLater);
-  // Nothing that is under way is lost by it.
+  // Calls that are under way are not lost by that.
   EXPECT_FALSE(runUntil(lan, {&server, &client}, [&] { return !client.lost.empty(); }, 50 * kMilli));
   server.answer(server.held[0]);
   server.held.clear();
@@ -347,7 +348,7 @@ TEST(DatagramEndpoint, ManyShortChunksBehindALongOneAreOnePiece) {
   EXPECT_EQ(client.endpoint->sendCounts().chunks_gathered, 1u);
 }
 
-/// As a thread does that sleeps whenever it can.
+/// An endpoint of a thread that sleeps whenever it can.
 struct Sleepy final : MessageSink {
   explicit Sleepy(Lan& where)
       : lan(where),

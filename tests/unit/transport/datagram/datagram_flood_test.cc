@@ -28,7 +28,7 @@ TEST_F(DatagramFlood, AFloodOfGreetingsShutsOutNobody) {
   for (int i = 0; i < 20'000 && pending.opened.empty() && pending.lost.empty(); ++i) step(4);
   EXPECT_EQ(pending.opened, std::vector{wanted});
   EXPECT_LE(sessions_max, 2u + options().greetings_max + 64) << "those of one round may be more";
-  // They are forgotten after a while.
+  // The pending sessions are forgotten after a while.
   ASSERT_TRUE(runUntil(
       lan, {&server, &client, &pending}, [&] { return server.endpoint->heldCounts().sessions == 2; }, 10 * kSecond,
       50 * kMicro));
@@ -126,7 +126,7 @@ TEST_F(DatagramFlood, AMessageThatIsNeverFinishedEndsItsSession) {
   ASSERT_TRUE(runUntil(
       lan, {&server, &client},
       [&] {
-        // It says that it is there all the time.
+        // The peer answers all probes.
         for (const Hand::Packet& packet : hand->take()) {
           if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::ProbeReply);
         }

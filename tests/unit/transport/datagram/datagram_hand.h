@@ -36,7 +36,7 @@ class Hand {
   wire::PacketHeader requestOf(uint16_t slot, uint32_t sequence, uint32_t message_bytes, uint32_t offset = 0) const;
   void sendRequest(uint16_t slot, uint32_t sequence, uint32_t message_bytes, uint32_t offset = 0);
 
-  /// What has come since the last look.
+  /// Returns the packets that have come since the last call.
   std::vector<Packet> take();
 
   Lan& lan;

@@ -125,7 +125,7 @@ TxMessage Station::make(uint32_t bytes, uint32_t name, uint32_t chunk_bytes) {
   const uint32_t head_bytes = std::min(bytes, 61u);
   TxMessage message = endpoint->allocate(head_bytes);
   fillContent({message.extendHead(head_bytes), head_bytes}, name, 0);
-  // What no chunk is left for is in the last one.
+  // The last chunk has all bytes that no further chunk is left for.
   for (uint32_t done = head_bytes; done < bytes;) {
     const bool is_last = message->chunk_count + 1 == TxBuffer::kChunkCountMax;
     const uint32_t piece = is_last ? bytes - done : std::min(chunk_bytes, bytes - done);

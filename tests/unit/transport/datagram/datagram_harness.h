@@ -46,8 +46,8 @@ void fillContent(MutableByteSpan into, uint32_t name, size_t from);
 bool isContent(ByteSpan bytes, uint32_t name, size_t from);
 bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name);
 
-/// Gives out memory that is registered, as far as the simulated port is concerned, and wipes it when it comes back:
-/// whoever reads it later sends wrong bytes. Outlives the messages that borrow it.
+/// Gives out memory that is registered, as far as the simulated port is concerned, and wipes it when it comes back: a
+/// port that reads it later sends wrong bytes. Outlives the messages that borrow it.
 class Lender final : public ChunkOwner {
  public:
   explicit Lender(Lan& lan) : lan_(lan) {}
@@ -72,7 +72,7 @@ class Lender final : public ChunkOwner {
   bool is_any_released_twice_ = false;
 };
 
-/// What an endpoint says of its peers.
+/// The lines that an endpoint traces about its peers.
 class Lines final : public Trace {
  public:
   Lines() { setLevel(TraceLevel::Debug); }

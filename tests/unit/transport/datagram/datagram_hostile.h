@@ -4,7 +4,7 @@
 
 namespace ramcore::transport::datagram {
 
-/// A server, an honest client of it, and whoever does what no honest peer does. Whatever that is, the honest client
+/// A server, an honest client of it, and peers that do what no honest peer does. Whatever that is, the honest client
 /// notices nothing.
 class HostileTest : public ::testing::Test {
  protected:
@@ -65,7 +65,7 @@ class HostileTest : public ::testing::Test {
     EXPECT_EQ(server.lost.back().second, Status::SessionLost);
     EXPECT_EQ(server.endpoint->badSessionCount(), bad_before + 1);
   }
-  // Nobody can know who did this: it has no effect.
+  // Expects that the mischief has no effect, because nobody can know who did it.
   void expectIgnored(const std::string& what, Hand& hand, const std::function<void()>& mischief) {
     SCOPED_TRACE(what);
     const uint64_t bad_before = server.endpoint->badSessionCount();

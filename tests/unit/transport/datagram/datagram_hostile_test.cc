@@ -72,7 +72,7 @@ TEST_F(DatagramHostile, ASecondRequestBeforeTheAnswerIsCaught) {
 TEST_F(DatagramHostile, WordsThatMakeNoSenseAreCaught) {
   const auto progress = [&](const std::string& what, auto how, size_t bytes = sizeof(wire::GrantBody)) {
     expectCaught(what, [&](Hand& hand) {
-      // Of an answer that is on its way.
+      // The grant is for an answer that is on its way.
       hand.sendRequest(3, 1, 1000);
       run(20 * kMicro);
       PacketHeader header{};
@@ -209,7 +209,7 @@ TEST_F(DatagramHostile, WhoDoesNotHaveTheKeySaysNothing) {
   EXPECT_GT(server.endpoint->packetCounts().unproven, 30u);
 }
 
-// Of a packet that was recorded long ago, when the numbers of its slot have gone half way round.
+// Plays a packet again that was recorded long ago, when the numbers of its slot have gone half way round.
 TEST_F(DatagramHostile, WhatWasRecordedIsNeverNewAgain) {
   const auto hand = greeted();
   const std::vector<std::byte> payload(100, std::byte{1});
@@ -304,7 +304,7 @@ TEST_F(DatagramHostile, ReplayedPacketsDoNothingTwice) {
       run(5 * kMicro);
     }
   });
-  // Nor in a later session of the same peer.
+  // The recorded packets have no effect in a later session of the same peer either.
   hand->send(PacketKind::Close);
   run(kMilli);
   ASSERT_TRUE(hand->greet(server));
@@ -336,7 +336,7 @@ TEST_F(DatagramHostile, PacketsThatAreSentBackAreIgnored) {
   });
 }
 
-// Whoever listens on the wire knows the numbers of sessions.
+// An attacker that listens on the wire knows the numbers of sessions.
 TEST_F(DatagramHostile, ForgedEndsDoNotEndHonestSessions) {
   Hand stranger(lan, 9, "guess");
   const auto hand = greeted(8);

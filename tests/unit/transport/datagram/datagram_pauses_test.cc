@@ -1,5 +1,5 @@
-// What takes time where nobody expects it: threads that lose their processor, handlers, programs that think between a
-// call and its flush().
+// Pauses where nobody expects them: threads that lose their processor, handlers, programs that think between a call and
+// its flush().
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -56,7 +56,7 @@ TEST(DatagramPauses, ACallAfterAPauseIsAsYoungAsOthers) {
     pair.spin(pair.client);
     EXPECT_EQ(pair.client.endpoint->packetCounts().resent, 0u) << i;
     pair.spin(pair.server);
-    // Whoever asked thinks about the answer, as the last thing after the round that took it.
+    // The caller thinks about the answer, as the last thing after the round that took it.
     while (asked.completions == 0) {
       pair.lan.pass(2 * kMicro);
       pair.client.spin();
@@ -71,7 +71,7 @@ static_assert(kLongNs > RoundTrip::kFirstNs);
 
 TEST(DatagramPauses, AnAnswerThatALongRequestKeepsFromLeavingIsNotSentAgain) {
   SpinningPair pair;
-  // Of two requests in one round the second takes its time, with the first one's answer made already.
+  // The second of two requests in one round takes its time, when the answer to the first one is made already.
   pair.server.on_request = [&](RxMessage& request) {
     pair.server.answer(request);
     if (pair.server.request_count % 2 == 0) pair.lan.pass(kLongNs);
@@ -130,7 +130,7 @@ TEST(DatagramPauses, WhatPassesBeforeAFlushIsNoRoundTrip) {
   pair.client.die();  // while there is somebody to hear of the call
 }
 
-// Whoever measures every other call, or every eighth, would see one kind of them alone.
+// An endpoint that measured every other call, or every eighth, would see calls of one kind alone.
 TEST(DatagramPauses, SlowCallsAmongFastOnesAreMeasured) {
   for (const uint32_t period : {2u, 4u, 8u}) {
     SpinningPair pair;
@@ -223,7 +223,7 @@ TEST(DatagramPauses, AServerThatLostItsProcessorDoesNotMakeLaterCallsWait) {
     std::array<Asked, 16> asked;
     for (Asked& call : asked) ASSERT_EQ(pair.client.call(pair.session, call, 100, 1), Status::Ok);
     pair.client.endpoint->flush();
-    // It says that it is at work, and is, for long.
+    // The server says that it is at work, and is, for long.
     for (int64_t passed_ns = 0; passed_ns < pause_ns; passed_ns += 100 * kMicro) {
       pair.lan.pass(100 * kMicro);
       pair.server.spin();

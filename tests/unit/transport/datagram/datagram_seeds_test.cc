@@ -341,7 +341,7 @@ class SeededWorld {
     return true;
   }
 
-  // Nobody keeps a message for a peer that has it.
+  // True if no node keeps a message for a peer that has it.
   bool isAllTold() const {
     return std::ranges::all_of(nodes_, [](const Node& node) {
       return node.due.empty() && node.station->endpoint->heldCounts().outgoing == 0;
@@ -377,7 +377,7 @@ class SeededWorld {
     EXPECT_EQ(held.frames, 0u);
     for (const Node& node : nodes_) {
       if (node.station.get() != &station) continue;
-      // Nobody copies anything while its thread is away; a full ring is read in less than a millisecond.
+      // A node copies nothing while its thread is away; a full ring is read in less than a millisecond.
       EXPECT_LE(station.lender.longestNs(), 50 * kMilli + node.longest_away_ns + 2 * kMilli);
     }
   }

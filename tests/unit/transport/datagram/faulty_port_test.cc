@@ -153,7 +153,7 @@ TEST(FaultyPort, GivesBackWhatItHoldsWhenItEnds) {
 
 // ---- BorrowedFrames
 
-// Not between a request and its answer, for which somebody waits.
+// Frames do not go back between a request and its answer, for which a peer waits.
 TEST(BorrowedFrames, ComeBackWhenTheRoundIsOver) {
   CountingPort port;
   port.arrived = 2;

@@ -129,7 +129,7 @@ TEST_P(Seals, TheOrderOfBlocksMatters) {
   }
 }
 
-// As it is written down, word by word.
+// Compares the hash with its definition, word by word.
 TEST(UniversalHash, IsNhOfBlocksAndOfWhatTheyMake) {
   UniversalKey key;
   uint64_t next = 0x9e3779b97f4a7c15;

@@ -64,7 +64,7 @@ TEST(GatherPolicy, BeyondTheEntriesThereAreTheCheapestNeighboursAreCopied) {
   EXPECT_EQ(plan.entries, 32u);
   EXPECT_EQ(plan.copied_bytes, 900u) << "one alone would be an entry as before";
   EXPECT_TRUE(plan.is_copied[20] && plan.is_copied[21]);
-  // What is copied anyway takes its neighbours in.
+  // A neighbour of a chunk that is copied anyway is joined with it.
   chunks[20] = 200;
   chunks[30] = 100;
   const auto other = messageOf(100, chunks);
@@ -95,7 +95,7 @@ TEST(GatherPolicy, EmptyChunksTakeNoEntry) {
   EXPECT_EQ(planGather(*messageOf(300, {0, 1000, 0}), kLimits, anywhere).entries, 2u);
 }
 
-// The part of a message that one frame holds: what a cut chunk's end is worth is for whoever cut it to say.
+// The plan for a part of a message that one frame holds: the caller says which ends of cut chunks are copied.
 TEST(GatherPolicy, PiecesOfAMessageAreCopiedAsTheCallerSays) {
   const auto message = messageOf(0, {10, 1400, 30});
   const auto chunks = std::span<const Chunk>(message->chunks).first(3);

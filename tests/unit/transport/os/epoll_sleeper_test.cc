@@ -101,7 +101,7 @@ TEST_F(Sleeps, WhoIsUnlistenedHearsNothingMoreNotEvenOfWhatWasFound) {
   other.write();
   sleeper.poll();
   EXPECT_EQ(listener.told + other_listener.told, 1) << "the first one ended the second";
-  // The place is used again, by somebody else who was not told of anything.
+  // The place is used again, by a listener that was not told of anything.
   Pipe third;
   Listener third_listener;
   sleeper.listen(third.ends[0], EPOLLIN, third_listener);
@@ -140,8 +140,8 @@ TEST_F(Sleeps, AnAlarmEndsTheNextSleepAndNoOther) {
   EXPECT_FALSE(endsEarly(kShort));
 }
 
-// Whoever posts and then looks whether the other sleeps, against whoever says that it sleeps and then looks what was
-// posted: neither may miss the other, however the two meet.
+// One thread posts and then looks whether the other one sleeps; the other one says that it sleeps and then looks what
+// was posted. Neither may miss the other, however the two meet.
 TEST_F(Sleeps, NoWakeUpIsLost) {
   constexpr uint32_t kTurns = 20'000;
   std::atomic<uint32_t> posted{0}, seen{0};
@@ -169,7 +169,7 @@ class SleeperWithGuest final : public EpollSleeper {
 
  private:
   bool hasGuest() const override { return has_guest; }
-  // It has something to do when the set has found something, and nothing more afterwards.
+  // The guest has something to do when the set has found something, and nothing more afterwards.
   void runGuest(bool may_block) override {
     pollfd set{.fd = descriptor(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&set, 1, may_block ? -1 : 0), 1);
@@ -177,7 +177,7 @@ class SleeperWithGuest final : public EpollSleeper {
   }
 };
 
-// What the guest has done may have to be gone on with, whatever the set has found at the same time.
+// The thread may have to go on with what the guest has done, whatever the set has found at the same time.
 TEST(SleepsWithGuest, TheGuestEndsTheSleepAlsoWithATimerOfAnEarlierDeadline) {
   runtime::SystemClock clock;
   SleeperWithGuest sleeper(clock);

@@ -98,7 +98,7 @@ TEST(ListenPlan, NamedLocatorsMeanWhatTheySay) {
 TEST(ListenPlan, AllAddsNothingToWhatIsNamed) {
   EXPECT_THAT(placesOf(planOf({"all://127.0.0.1:5", "shm:///a", "tcp://127.0.0.1:5", "dpdk://any@7"}, everything())),
               ElementsAre("tcp://127.0.0.1:5", "shm:///a", "dpdk://any@7", "?verbs://127.0.0.1:0"));
-  // Also if what is named cannot be had: that is an error of its own.
+  // The same holds if a transport that is named is not there: that is an error of its own.
   EXPECT_THAT(placesOf(planOf({"verbs://10.0.0.1:0", "all://127.0.0.1:5"}, ListenMeans{})),
               ElementsAre("tcp://127.0.0.1:5", "verbs://10.0.0.1:0"));
 }

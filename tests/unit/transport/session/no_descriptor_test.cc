@@ -52,7 +52,7 @@ class Knock {
     ASSERT_EQ(::connect(fd_, address, bytes), 0) << std::strerror(errno);
     ::fcntl(fd_, F_SETFL, O_NONBLOCK);
   }
-  /// It was told that there is no room, and the connection has ended.
+  /// True if the peer was told that there is no room, and the connection has ended.
   bool isRefused() {
     std::byte bytes[256];
     const ssize_t got = ::recv(fd_, bytes, sizeof(bytes), 0);
@@ -128,7 +128,7 @@ TYPED_TEST(NoDescriptor, WhoWaitsIsToldAndTheThreadSleeps) {
   const Exhaustion exhaustion;
   for (Knock& one : knocks) this->knock(one);
   for (Knock& one : knocks) EXPECT_TRUE(this->until([&] { return one.isRefused(); }));
-  // Nobody waits any more, although there is still no descriptor.
+  // No connection waits any more, although there is still no descriptor.
   EXPECT_TRUE(this->until([&] { return this->maySleep(); }));
 }
 

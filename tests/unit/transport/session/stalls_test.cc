@@ -20,7 +20,7 @@ TEST(Stalls, OnePeerFromTheFirstMessageThatWaitsToTheEnd) {
 }
 
 TEST(Stalls, OnePeerThatGetsOnSlowly) {
-  // What is borrowed too long ago is copied, though the first message that waits is a young one.
+  // Bytes that were borrowed too long ago are copied, although the first message that waits is a young one.
   const Stall stall{.progress_ns = 5095, .waits_since_ns = 5095, .oldest_borrowed_ns = 5000};
   EXPECT_EQ(nextStep(stall, kLimits, 5099), StallStep::Wait);
   EXPECT_EQ(nextStepNs(stall, kLimits), 5100);

@@ -140,7 +140,7 @@ TEST_F(ShmEndpoint, APathOfAnotherUserThatAServerListsIsNotTouched) {
   client.step();
   ASSERT_EQ(client.sink.lost.size(), 1u);
   EXPECT_EQ(client.sink.lost[0], std::pair(listed, Status::Unreachable));
-  // What somebody names is tried: the kernel has the last word on who listens there.
+  // A path that a person has named (no expected id) is tried: the kernel has the last word on who listens there.
   session_to(0);
   ASSERT_TRUE(stepUntil({&server, &client}, [&] { return !client.sink.opened.empty(); }));
   EXPECT_EQ(server.sink.opened.size(), 1u);

@@ -49,7 +49,7 @@ class ShmHostilePeer : public ::testing::Test {
     session = client.endpoint->connect(folder.locator(), 0, client.clock.nowNs() + 10 * runtime::kNanosPerSecond);
     ASSERT_TRUE(stepUntil({&server, &client}, [&] { return !client.sink.opened.empty(); }));
   }
-  // Nobody else is harmed: the honest client is still served.
+  // No other session is harmed: the honest client is still served.
   void TearDown() override {
     exchange(500);
     EXPECT_TRUE(client.sink.lost.empty());

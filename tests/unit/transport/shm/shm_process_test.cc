@@ -21,8 +21,8 @@ class ServerProcess {
     Side server({}, Role::Server, 7);
     server.sink.on_request = [&server](RxMessage& request) { echo(*server.endpoint, request); };
     if (!server.endpoint->listen(folder.locator()).ok()) ::_exit(1);
-    // Not in every round, as a dispatch does not either: the endpoint looks at its sockets every few thousand rounds,
-    // which would be seconds on a machine with much else to run.
+    // The processor is not given up in every round, as a dispatch does not either: the endpoint looks at its sockets
+    // every few thousand rounds, which would be seconds on a machine with much else to run.
     for (uint32_t idle_rounds = 0;;) {
       if (server.step() == 0 && yields && ++idle_rounds % 64 == 0) sched_yield();
     }

@@ -51,7 +51,7 @@ class ShmSocketFolder : public ::testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(top)) names.insert(entry.path().filename().string());
     return names;
   }
-  // As a killed process leaves them: the lock is gone, the file is not.
+  // Leaves a socket as a killed process does: the lock is gone, the file is not.
   void leaveDead(const std::string& path) {
     const auto listening = ListeningSocket::open(path);
     ASSERT_TRUE(listening.ok());
@@ -198,7 +198,7 @@ TEST_F(ShmSocketFolder, SocketsOfTheDeadAreRemovedAndNoOthers) {
   const std::string living = newSocketPath(top, entropy);
   const auto listening = ListeningSocket::open(living);
   ASSERT_TRUE(listening.ok());
-  // Whoever cleans up temporary files takes the lock, which looks like an old file.
+  // A program that cleans up temporary files may remove the lock file, which looks old.
   const std::string unlocked = newSocketPath(top, entropy);
   const auto listening_too = ListeningSocket::open(unlocked);
   ASSERT_TRUE(listening_too.ok());

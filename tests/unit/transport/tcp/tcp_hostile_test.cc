@@ -206,7 +206,7 @@ TEST_F(TcpHostile, ResponsesThatNobodyAskedForAreIgnored) {
     ASSERT_TRUE(put(fd, bytesOf(header)));
     ASSERT_TRUE(put(fd, asBytes("12345678")));
   }
-  // It may go on.
+  // The session may go on.
   ASSERT_TRUE(put(fd, bytesOf(request(0, 8))));
   ASSERT_TRUE(put(fd, asBytes("question")));
   received.clear();
@@ -265,7 +265,7 @@ TEST_F(TcpSlowHandshakes, TheirNumberIsBounded) {
   EXPECT_TRUE(until([&] { return isClosed(fds.front()); }));
   ASSERT_GE(received.size(), sizeof(wire::HandshakeRefused));
   EXPECT_EQ(loadAs<wire::HandshakeRefused>(received.data()).reason, wire::HandshakeRefusal::Busy);
-  // The others give way with time.
+  // The other connections are closed with time.
   EXPECT_TRUE(until([&] { return isClosed(fds.back()); }));
   for (const int fd : fds) ::close(fd);
   ::close(enter());
@@ -325,7 +325,7 @@ class TcpFullOfClients : public TcpHostile {
     options.sessions_max = 8;
     return options;
   }
-  /// Whether it gets a session.
+  /// True if the side gets a session.
   bool entersAs(Side& side) {
     side.endpoint->connect(place, 7, side.clock.nowNs() + 10 * runtime::kNanosPerSecond);
     EXPECT_TRUE(until([&] {
@@ -348,14 +348,14 @@ TEST_F(TcpFullOfClients, ThereIsStillRoomForAServer) {
   EXPECT_EQ(one_more.sink.lost.front().second, Status::Unreachable) << "it tries again";
   Side another_server(makeOptions(), Role::Server, 17);
   EXPECT_TRUE(entersAs(another_server));
-  // One that leaves makes room.
+  // A client that leaves makes room.
   clients.clear();
   Side late(makeOptions(), Role::Client, 18);
   EXPECT_TRUE(until([&] { return server.endpoint->sessionCount() == 2; }));
   EXPECT_TRUE(entersAs(late));
 }
 
-// However many connections are open that have not said who they are.
+// This holds however many connections are open that have not said who they are.
 TEST_F(TcpFullOfClients, UnknownPeersLeaveRoomForItsOwnConnects) {
   std::vector<int> fds;
   for (int i = 0; i < 8; ++i) fds.push_back(dial());
@@ -411,7 +411,7 @@ TEST_F(TcpSlowReaders, LentBytesAreCopiedOutAndTheSessionIsClosed) {
 class TcpDeadlines : public TcpHostile {
  protected:
   explicit TcpDeadlines(const TcpOptions& options = pinningOptions()) : TcpHostile(options) {}
-  // Nobody counts as standing still.
+  // With these options no session counts as standing still.
   static TcpOptions pinningOptions() {
     TcpOptions options = makeOptions();
     options.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
@@ -517,7 +517,7 @@ TEST_F(TcpSlowReaders, NothingMoreIsReadWhileItsAnswersWait) {
   ASSERT_TRUE(put(fd, bytesOf(request(1, 0))));
   for (int i = 0; i < 5000; ++i) server.step();
   EXPECT_EQ(requests, 1);
-  // It is read as soon as the peer reads.
+  // The second request is read as soon as the peer reads.
   size_t total = 0;
   EXPECT_TRUE(until([&] {
     received.clear();

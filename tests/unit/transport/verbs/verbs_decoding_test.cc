@@ -76,7 +76,7 @@ TEST(VerbsDecoding, EachKindHasItsLength) {
 TEST(VerbsDecoding, BytesThatAreNoHeaderAreNone) {
   const std::vector<std::byte> bytes = messageOf(headerOf(VerbsKind::Close, 0));
   for (size_t count = 0; count < bytes.size(); ++count) {
-    // Of their own, so that a look behind them is one that sanitizers see.
+    // The bytes are in a vector of their own, so that sanitizers see a look behind them.
     const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(count));
     VerbsMessage message;
     EXPECT_EQ(decodeMessage(cut, kSlots, message), "a message without a header");
@@ -99,7 +99,7 @@ TEST(VerbsDecoding, EachFieldHasItsRange) {
     change(header);
     EXPECT_FALSE(isTaken(header, 100)) << name;
   }
-  // Of what is announced and stands elsewhere, length and head are all that bounds it.
+  // A message that is announced and stands elsewhere is bounded by its length and its head alone.
   VerbsHeader offer = headerOf(VerbsKind::ResponseOffer, wire::kMessageBytesMax);
   EXPECT_TRUE(isTaken(offer, 0));
   ++offer.message_bytes;
@@ -191,7 +191,7 @@ TEST_F(VerbsAddresses, EveryBitIsProven) {
   EXPECT_NE(checkAddress(right, true, other), "");
 }
 
-// What one side has said does not come back as what the other one says.
+// A proof that one side has sent is not valid for the other side.
 TEST_F(VerbsAddresses, AProofIsOfOneSide) { EXPECT_NE(checkAddress(proven(address_), false, key_), ""); }
 
 TEST_F(VerbsAddresses, NumbersThatThereAreNotAreRefusedAlthoughProven) {

@@ -44,7 +44,7 @@ TEST(VerbsGidChoice, RoceRanksWhatItCanReach) {
       entryOf(5, "10.77.0.1", kV2), entryOf(7, "2001:db8::1", kV2), entryOf(1, "fe80::1", kV2),
       entryOf(4, "10.77.0.1", kV1), entryOf(6, "2001:db8::1", kV1), entryOf(0, "fe80::1", kV1),
   };
-  // Of any two, whichever stands first in the table.
+  // The better one of any two is chosen, whichever stands first in the table.
   for (size_t better = 0; better < ranked.size(); ++better) {
     for (size_t worse = better + 1; worse < ranked.size(); ++worse) {
       const int index = static_cast<int>(ranked[better].gid_index);
