@@ -116,13 +116,16 @@ runtime::Task<void> ChangeKeeper::keep(ChangeRef change) {
   }
 }
 
+// If the disk fails, the name is told all the same. Mostly the next process finds it, because it was flushed before. If
+// the next process finds none, it draws another one, and knows as little of this process as if that had told no name.
 runtime::Task<uint64_t> ChangeKeeper::nameStorage(uint64_t drawn) {
+  if (file_ == nullptr) co_return 0;
   if (storage_ == 0) storage_ = drawn;
   startWriting();
-  while (file_ != nullptr && !has_failed_ && kept_storage_ != storage_) {
+  while (!has_failed_ && kept_storage_ != storage_) {
     [[maybe_unused]] const Status woken = co_await written_.wait();
   }
-  co_return kept_storage_;
+  co_return storage_;
 }
 
 // Writes one record at a time; changes that are heard meanwhile go with the next one.

@@ -50,10 +50,9 @@ class ChangeKeeper {
   runtime::Task<void> keep(ChangeRef change);
 
   /// Gives the storage a name if it has none. Completes when the name is on the disk, also if it was found there: then
-  /// no process will find another one.
+  /// no process will find another one. Or when the disk has failed: then the next process may find the name, or none.
   /// @param drawn  a random name; 0: none
-  /// @return The storage's name; 0: there is no storage, or it has no name, or the disk has failed and what it has is
-  ///         not known.
+  /// @return The storage's name; 0: there is no storage, or it has no name.
   runtime::Task<uint64_t> nameStorage(uint64_t drawn);
 
   /// True if there is a storage, and it has no name, neither found nor drawn.

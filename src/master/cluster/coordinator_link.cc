@@ -81,8 +81,8 @@ runtime::Task<Status> CoordinatorLink::ping() {
   co_return outcome.status;
 }
 
-// The storage's name is on the disk before the request leaves, so that the next process on this storage tells the same
-// name, whatever this one gets to write.
+// The storage's name is on the disk before the request leaves, unless the disk has failed. So the next process on this
+// storage tells the same name, whatever this one gets to write.
 runtime::Task<Status> CoordinatorLink::askToEnlist(const ServerDescription& self, ChangeRef named,
                                                    control::EnlistResponse& response) {
   const uint64_t storage = co_await changes_.nameStorage(self.drawn_storage);

@@ -116,6 +116,14 @@ TEST(StorageLineage, TheNameOfTheStorageTellsWhereTheRecordBetweenIsGone) {
   EXPECT_TRUE(in_part.isSuperseded(3, {4})) << "they found the same name";
 }
 
+// The record of one whose name was not found outlives all records that tell whom it had followed.
+TEST(StorageLineage, TheNameOfTheStorageTellsWhereAllOtherRecordsOfThatTimeAreGone) {
+  Lineage line = Lineage({0, 1, 1, 3, 4, 5}).nameStorage(77, {1, 2, 3, 4, 5, 6});
+  for (const uint64_t gone : {1, 3, 4}) line.forget(gone);
+  EXPECT_TRUE(line.isSuperseded(2, {})) << "6 found what 5 had left";
+  EXPECT_FALSE(line.isSuperseded(6, {})) << "it is the last one";
+}
+
 TEST(StorageLineage, StoredNonsenseEnds) {
   const Lineage line({2, 1, 3, 9});
   for (uint64_t id = 1; id <= 4; ++id) line.isSuperseded(id, {1, 2, 3, 4});

@@ -232,7 +232,7 @@ TEST_F(Keeper, WhatWasFoundIsFlushedBeforeItIsUsed) {
     ASSERT_FALSE(named) << "it is being flushed";
     disk_.killProcess();
     scheduler_.runUntil([&] { return named.has_value(); }, kEventsMax);
-    ASSERT_EQ(named, std::optional<uint64_t>(0));
+    ASSERT_EQ(named, std::optional<uint64_t>(name));
     restart(false);
     ASSERT_EQ(nameStorage(100 + name), name);
     restart(true);
@@ -266,11 +266,23 @@ TEST_F(Keeper, AProcessThatWasKilledAndALossOfPowerLeaveOneRecord) {
   }
 }
 
-TEST_F(Keeper, ADiskThatFailsLeavesTheStorageWithoutAName) {
+TEST_F(Keeper, TheNameThatWasFoundIsToldThoughTheDiskHasFailed) {
+  open();
+  EXPECT_EQ(nameStorage(77), 77U);
+  restart(true);
+  disk_.failFlushes(1);
+  EXPECT_EQ(nameStorage(78), 77U) << "other processes on this storage are known by it";
+  restart(true);
+  EXPECT_EQ(nameStorage(79), 77U);
+}
+
+TEST_F(Keeper, TheNameThatWasDrawnIsToldThoughTheDiskHasFailed) {
   open();
   disk_.failFlushes(1);
-  EXPECT_EQ(nameStorage(77), 0U) << "the next process may find another one";
-  EXPECT_EQ(nameStorage(78), 0U);
+  EXPECT_EQ(nameStorage(77), 77U) << "the next process may find it";
+  EXPECT_EQ(nameStorage(78), 77U);
+  restart(false);
+  EXPECT_EQ(nameStorage(79), 77U) << "as this one does";
 }
 
 }  // namespace
