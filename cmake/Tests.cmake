@@ -96,35 +96,45 @@ foreach(layer IN LISTS RAMCORE_LAYERS)
   endif()
 endforeach()
 
+# The cases of the contract, compiled once for all transports.
 file(GLOB ramcore_contract CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/contract/*.cc)
-set(ramcore_contract_suite ${ramcore_contract})
-list(FILTER ramcore_contract_suite EXCLUDE REGEX "_factory\\.cc$")
+set(ramcore_contract_factories ${ramcore_contract})
+list(FILTER ramcore_contract_factories INCLUDE REGEX "_factory\\.cc$")
+list(FILTER ramcore_contract EXCLUDE REGEX "_factory\\.cc$")
 if(ramcore_contract)
-  ramcore_gtest(contract_test contract SOURCES ${ramcore_contract} LIBRARIES ramcore_transport ramcore_test_support COMPUTES)
+  ramcore_sources_together(ramcore_contract ramcore_contract)
+  add_library(ramcore_contract OBJECT ${ramcore_contract})
+  target_include_directories(ramcore_contract PUBLIC ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
+  target_link_libraries(ramcore_contract PRIVATE ramcore_warnings PUBLIC ramcore_transport ramcore_test_support
+                        GTest::gtest GTest::gmock)
+  target_compile_options(ramcore_contract PRIVATE ${RAMCORE_COMPUTING_TEST_FLAGS})
+  ramcore_gtest(contract_test contract SOURCES ${ramcore_contract_factories} LIBRARIES ramcore_contract COMPUTES)
 endif()
 
-# The same for queue pairs, which need a device: run inside a machine that has software ones (tests/vm).
+# ramcore_contract_of(<target> SOURCES ... [LIBRARIES ...]): the contract for a transport that cannot be tried everywhere,
+# with tests of its own.
+function(ramcore_contract_of target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/tests/)
+  ramcore_sources_together(ARG_SOURCES ${target})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE ramcore_warnings ramcore_contract ${ARG_LIBRARIES} GTest::gtest_main)
+  target_compile_options(${target} PRIVATE ${RAMCORE_COMPUTING_TEST_FLAGS})
+  add_dependencies(all_tests ${target})
+endfunction()
+
+# Queue pairs need a device: run inside a machine that has software ones (tests/vm).
 if(RAMCORE_VERBS)
-  add_executable(contract_verbs_test ${ramcore_contract_suite}
-                 tests/vm/verbs_factory.cc tests/vm/hostile_peer.cc tests/vm/parts_world.cc
-                 tests/vm/verbs_hostile_test.cc tests/vm/verbs_hostile_server_test.cc
-                 tests/vm/verbs_flood_test.cc tests/vm/send_queue_test.cc)
-  target_include_directories(contract_verbs_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
-  target_link_libraries(contract_verbs_test PRIVATE ramcore_warnings ramcore_transport ramcore_test_support
-                        GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_options(contract_verbs_test PRIVATE ${RAMCORE_COMPUTING_TEST_FLAGS})
-  add_dependencies(all_tests contract_verbs_test)
+  ramcore_contract_of(contract_verbs_test
+    SOURCES vm/verbs_factory.cc vm/hostile_peer.cc vm/parts_world.cc vm/verbs_hostile_test.cc
+            vm/verbs_hostile_server_test.cc vm/verbs_flood_test.cc vm/send_queue_test.cc)
 endif()
 
-# The same for ports of DPDK, which need root and a network namespace (tests/dpdk/run).
+# Ports of DPDK need root and a network namespace (tests/dpdk/run).
 if(RAMCORE_DPDK)
-  add_executable(contract_dpdk_test ${ramcore_contract_suite}
-                 tests/dpdk/dpdk_factory.cc tests/dpdk/dpdk_borrowing_test.cc tests/dpdk/dpdk_process_test.cc)
-  target_include_directories(contract_dpdk_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
-  target_link_libraries(contract_dpdk_test PRIVATE ramcore_warnings ramcore_transport ramcore_transport_deps ramcore_test_support
-                        GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_options(contract_dpdk_test PRIVATE ${RAMCORE_COMPUTING_TEST_FLAGS})
-  add_dependencies(all_tests contract_dpdk_test)
+  ramcore_contract_of(contract_dpdk_test
+    SOURCES dpdk/dpdk_factory.cc dpdk/dpdk_borrowing_test.cc dpdk/dpdk_process_test.cc
+    LIBRARIES ramcore_transport_deps)
 endif()
 
 # Loaded in front of the libraries of adapters: what is handed to these is judged by nobody who handed it over.
@@ -168,6 +178,7 @@ set(ramcore_sim_tests ${ramcore_sim})
 list(FILTER ramcore_sim_tests INCLUDE REGEX "_test\\.cc$")
 list(FILTER ramcore_sim EXCLUDE REGEX "(_test|/main(_[a-z]+)?)\\.cc$")
 if(ramcore_sim)
+  ramcore_sources_together(ramcore_sim ramcore_simulator)
   add_library(ramcore_simulator STATIC ${ramcore_sim})
   target_link_libraries(ramcore_simulator PRIVATE ramcore_warnings ramcore_tool_json
                         PUBLIC ${ramcore_layer_libraries} ramcore_accounting)

@@ -1,8 +1,8 @@
 # ramcore_sources_together(<list> <target>): with RAMCORE_UNITY, replaces the sources in the list by generated ones that include
 # up to six of them each, by their paths from the root of the tree. A header that all of them include is parsed once and a
 # template that all of them use is compiled once. What is compiled together shares one anonymous namespace, so the names in
-# those of a folder differ. The layers and the simulator are compiled one by one in every build: how the product is compiled
-# does not depend on this.
+# those of a folder differ. The layers are compiled one by one in every build: how the product is compiled does not depend on
+# this.
 #
 # These are compiled alone, because they use the names of their neighbours for something else.
 set(RAMCORE_ALONE

@@ -9,7 +9,6 @@
 namespace ramcore::backup {
 namespace {
 
-constexpr std::string_view kFileName = "frames";
 constexpr std::array<std::byte, FrameFile::kSlotCount * kSectorBytes> kZeros{};
 
 uint32_t crcOf(const ShortMark& mark) { return crc32c(bytesOf(mark).first(offsetof(ShortMark, crc))); }

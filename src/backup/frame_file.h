@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -92,6 +93,8 @@ class FrameFile {
  public:
   /// With fewer storage frames, FreeFrames could not keep its shares apart.
   static constexpr uint32_t kFrameCountMin = 4;
+  /// The file's name in the storage.
+  static constexpr std::string_view kFileName = "frames";
   static constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
   /// Certificate slots in the header of a storage frame, each in a sector of its own. Why there are three: see
   /// FrameStore.
@@ -106,7 +109,7 @@ class FrameFile {
     std::optional<ShortMark> mark;
   };
 
-  /// Opens the file "frames", or creates it. A file that was created but whose first begin() never ended is created
+  /// Opens the file kFileName, or creates it. A file that was created but whose first begin() never ended is created
   /// anew.
   /// Failure, for a person: NoSpace, BadConfig (segment size), WrongFormat, Corrupt, IoError.
   static Outcome<std::unique_ptr<FrameFile>> open(runtime::Storage& storage, const FrameFileOptions& options);

@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kFailuresMax = 5;
 constexpr uint64_t kJudgedOf = 64;          ///< of so many moments one is shown to the other judge
 constexpr uint64_t kOtherBoot = 1'000'000;  ///< a power epoch that no simulated machine has
-constexpr std::string_view kFrameFile = "frames";
 
 ServerId machineId(size_t machine) { return ServerId(machine + 1); }
 
@@ -181,14 +180,14 @@ uint64_t DurableCheck::headerAt(uint32_t frame) const {
 
 void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& owners) {
   const runtime::SimDisk& disk = *cluster_.disks[machine];
-  PeekStorage storage(disk.cachedBytes(kFrameFile), disk.powerEpoch());
+  PeekStorage storage(disk.cachedBytes(backup::FrameFile::kFileName), disk.powerEpoch());
   auto file = backup::FrameFile::open(
       storage, {.storage_bytes = cluster_.options.storage_bytes, .segment_bytes = cluster_.options.log.segment_bytes});
   if (!file.ok()) return;
   frames_[machine].resize((*file)->frameCount());
   for (uint32_t number = 0; number < (*file)->frameCount(); ++number) {
     Frame& frame = frames_[machine][number];
-    const uint64_t change = disk.lastChange(kFrameFile, headerAt(number), backup::kBlockBytes);
+    const uint64_t change = disk.lastChange(backup::FrameFile::kFileName, headerAt(number), backup::kBlockBytes);
     if (change != frame.header_change) {
       if ((*file)->readHeader(number, frame.header) != Status::Ok) continue;
       frame.header_change = change;
@@ -223,8 +222,8 @@ void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& own
 bool DurableCheck::isVerified(size_t machine, uint32_t number, backup::FrameFile& file,
                               const log::Certificate& certificate) {
   const CertificateKey key = keyOf(certificate);
-  const uint64_t change =
-      cluster_.disks[machine]->lastChange(kFrameFile, headerAt(number) + backup::kBlockBytes, certificate.length_bytes);
+  const uint64_t change = cluster_.disks[machine]->lastChange(
+      backup::FrameFile::kFileName, headerAt(number) + backup::kBlockBytes, certificate.length_bytes);
   std::vector<Frame::Verified>& verified = frames_[machine][number].verified;
   const auto known =
       std::find_if(verified.begin(), verified.end(), [&](const auto& one) { return one.certificate == key; });
@@ -462,7 +461,8 @@ void DurableCheck::addDisks(JudgedMoment& moment) const {
     if (cluster_.isPowerless(machine)) continue;
     judged.disk = cluster_.disks[machine].get();
     const bool is_lost = moment.is_power_failure;
-    judged.frames = is_lost ? judged.disk->flushedBytes(kFrameFile) : judged.disk->cachedBytes(kFrameFile);
+    judged.frames = is_lost ? judged.disk->flushedBytes(backup::FrameFile::kFileName)
+                            : judged.disk->cachedBytes(backup::FrameFile::kFileName);
     judged.power_epoch = is_lost ? kOtherBoot : judged.disk->powerEpoch().value;
   }
 }

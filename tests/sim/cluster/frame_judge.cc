@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "backup/frame_file.h"
 #include "tools/support/json.h"
 
 namespace ramcore::sim {
@@ -19,7 +20,6 @@ namespace {
 
 using tools::Json;
 constexpr uint64_t kPieceBytes = 4096;
-constexpr std::string_view kFrameFile = "frames";
 
 struct Run {
   uint64_t at = 0;
@@ -44,7 +44,7 @@ std::vector<Run> runsOf(const JudgedMoment::Disk& disk) {
   if (disk.disk == nullptr) return runs;
   for (uint64_t at = 0; at < disk.frames.size(); at += kPieceBytes) {
     const uint64_t bytes = std::min(kPieceBytes, disk.frames.size() - at);
-    if (disk.disk->lastChange(kFrameFile, at, bytes) == 0) continue;
+    if (disk.disk->lastChange(backup::FrameFile::kFileName, at, bytes) == 0) continue;
     if (!runs.empty() && runs.back().at + runs.back().bytes == at) {
       runs.back().bytes += bytes;
     } else {

@@ -12,9 +12,6 @@
 namespace ramcore::sim {
 namespace {
 
-constexpr std::string_view kFrameFile = "frames";
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-
 bool isSettledRead(Status status) { return status == Status::Ok || status == Status::NotFound; }
 
 }  // namespace
@@ -116,7 +113,7 @@ void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
   const uint32_t segment_bytes = cluster_.options.log.segment_bytes;
   std::vector<uint32_t> frames;
   {
-    PeekStorage storage(disk.cachedBytes(kFrameFile), disk.powerEpoch());
+    PeekStorage storage(disk.cachedBytes(backup::FrameFile::kFileName), disk.powerEpoch());
     auto file = backup::FrameFile::open(
         storage, {.storage_bytes = cluster_.options.storage_bytes, .segment_bytes = segment_bytes});
     if (!file.ok()) return;
@@ -133,7 +130,7 @@ void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
     const uint64_t byte = random_.below(16);
     const uint64_t at = backup::FrameFile::fileBytes(frame, segment_bytes) + backup::kBlockBytes +
                         (byte == offsetof(log::EntryHeader, state) ? 0 : byte);
-    disk.flipBit(kFrameFile, at * 8 + random_.below(8));
+    disk.flipBit(backup::FrameFile::kFileName, at * 8 + random_.below(8));
   }
 }
 

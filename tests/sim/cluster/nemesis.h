@@ -18,9 +18,6 @@
 
 namespace ramcore::sim {
 
-inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
-inline constexpr int64_t kSecond = runtime::kNanosPerSecond;
-
 /// A time from the seed, `first` and `last` among them.
 inline int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
   return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));

@@ -96,8 +96,8 @@ bool PowerWatch::mayLoseAll() {
 // If no superblock is flushed, both may be torn: then the server does not start, and wants another directory.
 bool PowerWatch::isOpenable(size_t index) const {
   const runtime::SimDisk& disk = *cluster_.disks[index];
-  return disk.isFlushed("frames", 0, sizeof(backup::Superblock)) ||
-         disk.isFlushed("frames", backup::kBlockBytes, sizeof(backup::Superblock));
+  return disk.isFlushed(backup::FrameFile::kFileName, 0, sizeof(backup::Superblock)) ||
+         disk.isFlushed(backup::FrameFile::kFileName, backup::kBlockBytes, sizeof(backup::Superblock));
 }
 
 // Whether of each segment one of the replicas is kept.

@@ -9,8 +9,6 @@
 namespace ramcore::sim {
 namespace {
 
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
 // How long calls may still take when the tablets are with others: a pause of 450 ms between two questions, on a clock
 // that is 2.4 % slow; up to 10 ms until the client looks whether it is time; and the question and an attempt over a
 // network that delays.

@@ -19,6 +19,9 @@
 
 namespace ramcore::sim {
 
+inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
+inline constexpr int64_t kSecond = runtime::kNanosPerSecond;
+
 /// What differs between clusters.
 struct SimClusterOptions {
   transport::SimNetworkOptions network;
