@@ -1,6 +1,4 @@
-// A short tour of the client library: tables, single objects, conditions, several objects at once, futures,
-// enumeration. Usage: example LOCATOR, for example: example tcp://127.0.0.1:11100. docs/client.md explains what it
-// uses.
+// A short tour of the client library. Usage: example LOCATOR, for example: example tcp://127.0.0.1:11100
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,8 +15,7 @@ int fail(const char* what, Status status) {
   return 1;
 }
 
-// Appends text to a value that several programs may change at the same time: reads it, and writes the new value on the
-// condition that the version is still the one that was read. If another program was faster, it starts again.
+// Adds to a number that several programs change: read, compute, write if nobody was faster.
 Status appendTo(ramcore::Client& client, ramcore::Table table, const std::string& key, const std::string& text) {
   for (;;) {
     ramcore::CallOptions options;
@@ -71,8 +68,7 @@ int main(int argc, char** argv) {
   if (!counted) return fail("increment", counted.status);
   std::printf("visits = %lld\n", static_cast<long long>(counted.value));
 
-  // Several objects at once. The items borrow keys and values, so these stay in place during the call. Each item has
-  // its own outcome; the call returns how many have failed.
+  // Several objects at once: each has its own outcome.
   std::vector<std::string> keys;
   for (int i = 0; i < 100; ++i) keys.push_back("key" + std::to_string(i));
   std::vector<ramcore::MutateItem> writes;
@@ -84,7 +80,7 @@ int main(int argc, char** argv) {
   }
   if (client.multiMutate(writes) != 0) return fail("multi-write", writes.front().status);
 
-  // Futures: two reads are on their way at the same time. get() polls for both.
+  // Futures: two reads on their way at the same time.
   auto first = client.readAsync(*table, "key1");
   auto second = client.readAsync(*table, "key2");
   const auto first_result = first.get();
@@ -92,7 +88,7 @@ int main(int argc, char** argv) {
   if (!first_result || !second_result)
     return fail("reads", first_result ? second_result.status() : first_result.status());
 
-  // Enumeration: all objects of the table. The loop also ends after a failure, so the status is checked behind it.
+  // Everything there is.
   size_t objects = 0;
   ramcore::Scan scan = client.scan(*table);
   for (const ramcore::Object& object : scan) {

@@ -1,5 +1,5 @@
-/// The bytes of each message. A test that fails here means that old and new processes do not understand each other:
-/// from the first release on the protocol version has to change as well.
+/// What travels, byte by byte. A test that fails here means that old and new processes do not understand each other:
+/// from the first release on the protocol version changes with it.
 
 #include <gtest/gtest.h>
 
