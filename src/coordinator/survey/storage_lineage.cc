@@ -6,21 +6,24 @@ namespace ramcore::coordinator {
 
 StorageLineage::StorageLineage(const std::vector<const Server*>& servers) {
   for (const Server* server : servers) {
-    const ServerId root = rootOf(*server);
-    roots_.insert_or_assign(server->id, root);
-    if (server->former != ServerId()) roots_.emplace(server->former, root);  // its record is gone
-    if (server->storage != 0) by_storage_.emplace(server->storage, root);
-    by_root_[root].push_back(server);
-    last_next_[server->former] = server->id;
+    // The record of the former server may be gone. It still joins those that found its name.
+    if (server->former != ServerId()) unite(server->id, server->former);
+    if (server->storage != 0) unite(server->id, by_storage_.emplace(server->storage, server->id).first->second);
+    found_.insert(server->former);
   }
+  for (const Server* server : servers) by_root_[rootOf(server->id)].push_back(server);
 }
 
-ServerId StorageLineage::rootOf(const Server& server) const {
-  const auto known = roots_.find(server.former);
-  if (known != roots_.end()) return known->second;
-  const auto named = by_storage_.find(server.storage);
-  if (named != by_storage_.end()) return named->second;
-  return server.former == ServerId() ? server.id : server.former;
+ServerId StorageLineage::rootOf(ServerId server) const {
+  for (auto at = parents_.find(server); at != parents_.end(); at = parents_.find(server)) server = at->second;
+  return server;
+}
+
+// The lower id becomes the root.
+void StorageLineage::unite(ServerId one, ServerId other) {
+  const ServerId root = rootOf(one);
+  const ServerId other_root = rootOf(other);
+  if (root != other_root) parents_.emplace(std::max(root, other_root), std::min(root, other_root));
 }
 
 // The servers that used the storage before `server`, the latest first. Ids ascend from a former server to the next one.
@@ -33,14 +36,13 @@ std::vector<ServerId> StorageLineage::formersOf(const Server& server, const std:
 }
 
 bool StorageLineage::isSuperseded(const Server& server, const std::function<bool(ServerId)>& answers) const {
-  const std::vector<const Server*>& line = by_root_.at(roots_.at(server.id));
+  const std::vector<const Server*>& line = by_root_.at(rootOf(server.id));
   if (line.size() == 1) return false;
   const std::vector<ServerId> formers = formersOf(server, line);  // descending
   return std::any_of(line.begin(), line.end(), [&](const Server* other) {
     const bool is_former = std::binary_search(formers.begin(), formers.end(), other->id, std::greater<>());
     if (other->id == server.id || is_former) return false;
-    const auto next = last_next_.find(other->id);
-    return answers(other->id) || (next != last_next_.end() && next->second > server.id);
+    return answers(other->id) || (other->id > server.id && found_.contains(other->id));
   });
 }
 

@@ -63,6 +63,15 @@ TEST(StorageLineage, WhoFoundANameProvesThatItWasWritten) {
   EXPECT_FALSE(line.isSuperseded(4, {})) << "it is the last one";
 }
 
+// Server 4 had found 2 before 3 came, and its enlistment was on its way for long.
+TEST(StorageLineage, ALateEnlistmentOfTheOneThatFoundANameProvesNothing) {
+  EXPECT_FALSE(Lineage({0, 1, 1, 2}).isSuperseded(3, {})) << "2 was lost with the power before 3 came";
+  EXPECT_TRUE(Lineage({0, 1, 1, 2}).isSuperseded(3, {4}));
+  Lineage line = Lineage({0, 1, 2, 1}).nameStorage(77, {1, 2, 3, 4});
+  line.forget(2);
+  EXPECT_FALSE(line.isSuperseded(3, {})) << "4 found 1 before 2 came, and 3 has followed 2";
+}
+
 TEST(StorageLineage, AnOlderBranchProvesNothing) {
   // The disk lost that it had ever been 2 and 3.
   const Lineage line({0, 1, 2, 1});
@@ -122,6 +131,15 @@ TEST(StorageLineage, TheNameOfTheStorageTellsWhereAllOtherRecordsOfThatTimeAreGo
   for (const uint64_t gone : {1, 3, 4}) line.forget(gone);
   EXPECT_TRUE(line.isSuperseded(2, {})) << "6 found what 5 had left";
   EXPECT_FALSE(line.isSuperseded(6, {})) << "it is the last one";
+  Lineage unnamed = Lineage({0, 1, 1, 3, 4, 5}).nameStorage(77, {1, 3, 4, 5, 6});
+  for (const uint64_t gone : {1, 3, 4}) unnamed.forget(gone);
+  EXPECT_FALSE(unnamed.isSuperseded(2, {6})) << "nothing tells that 2 had the same storage";
+}
+
+TEST(StorageLineage, TheNameOfTheStorageJoinsLinesThatBeganWithOtherNames) {
+  const Lineage line = Lineage({0, 0, 2, 3}).nameStorage(77, {1, 3, 4}).nameStorage(78, {2});
+  EXPECT_TRUE(line.isSuperseded(1, {4})) << "3 has found 2, and tells the name that 1 told";
+  EXPECT_TRUE(line.isSuperseded(1, {})) << "4 found what 3 had left";
 }
 
 TEST(StorageLineage, StoredNonsenseEnds) {

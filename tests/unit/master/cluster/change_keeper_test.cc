@@ -285,5 +285,13 @@ TEST_F(Keeper, TheNameThatWasDrawnIsToldThoughTheDiskHasFailed) {
   EXPECT_EQ(nameStorage(79), 77U) << "as this one does";
 }
 
+TEST_F(Keeper, TheNameThatWasDrawnIsLostIfItsFlushFailedAndThePowerIsLost) {
+  open();
+  disk_.failFlushes(1);
+  EXPECT_EQ(nameStorage(77), 77U);
+  restart(true);
+  EXPECT_EQ(nameStorage(78), 78U);
+}
+
 }  // namespace
 }  // namespace ramcore::master
