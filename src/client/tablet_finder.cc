@@ -16,7 +16,7 @@ constexpr int64_t kInquiryNs = 2 * runtime::kNanosPerSecond;
 constexpr int64_t kPaceMemoryNs = 1 * runtime::kNanosPerSecond;
 // The pause is at least this many times as long as the answer took, up to kPauseNsMax.
 constexpr int64_t kPausesPerAnswer = 10;
-// This pause on a clock that is a few percent slow, the next look and the round trip together take half a second.
+// Half a second, less what a clock that is a few percent slow, the next look and the round trip add to a pause.
 constexpr int64_t kPauseNsMax = 450 * runtime::kNanosPerMilli;
 
 }  // namespace

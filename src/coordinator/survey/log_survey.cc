@@ -117,9 +117,9 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
     }
     if (to.holders.empty()) survey.missing.push_back(segment);
     // If the end is cut, only what was flushed when it was opened counts, so nothing is in doubt. Otherwise the end
-    // needs an open replica that is not short for certain. A closed one is not enough: a segment that was closed had a
-    // successor, which may be away, and open replicas that came through a loss of power may have lost that they were
-    // closed.
+    // needs an open replica that is certainly not short, unless nobody is away. A closed one is not enough: a segment
+    // that was closed had a successor, which may be away, and open replicas that came through a loss of power may have
+    // lost that they were closed.
     const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
     if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});

@@ -29,7 +29,7 @@ bool Shortage::hasTooMany() const {
 }
 
 /// Whether writes are about to be refused although tombstones could go, together with the entries that they keep dead.
-/// @param part  2: only at half of the distance to the limit
+/// @param part  1: within the usual distance of the limit; 2: within half of that distance
 bool Shortage::isNearLimit(int64_t part) const {
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(log_.limit().liveBytesMax());

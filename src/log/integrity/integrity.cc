@@ -143,7 +143,8 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
   if (observer_ != nullptr) observer_->onDamaged(damage);
 }
 
-// The segment is looked for by the place, not by the id: after a compaction another one has the id.
+// The segment is found by the place, because after a compaction another one has the id. The id is compared as well,
+// because the place may belong to another segment by now.
 const Segment* Integrity::segmentOf(const Damage& damage) const {
   const Segment* const segment = pool_.segmentOf(damage.ref);
   const bool is_there =

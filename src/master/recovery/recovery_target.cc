@@ -121,8 +121,8 @@ runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
                     std::to_string(recovery->plan.dead.value));
 }
 
-/// The start of this attempt has given up older ones. They run on this executor, so they bring nothing into the ranges
-/// any more. What they have brought is purged here, and lies before the head that is rolled.
+/// Older attempts were given up when this one was started. They run on this executor, so they bring nothing into the
+/// ranges any more. What they have brought is purged here, and lies before the head that is rolled.
 runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
   for (Part& part : recovery.parts) {
     if (part.cancelled) continue;
