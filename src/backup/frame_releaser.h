@@ -31,7 +31,8 @@ class FrameReleaser {
   void noteClosing(uint32_t frame) { closing_.push_back(frame); }
   /// Frees the storage frames that were replaced and can go. Each flush does that.
   void freeReplaced();
-  /// A flush is over: frees the storage frames that waited for it.
+  /// A flush is over. Frees the storage frames that waited for it, and removes the open certificates of the closed ones
+  /// that noteClosing() has named.
   void onFlushed(Status status);
 
   /// A read of the storage frame begins: the frame is not used again before unpin().

@@ -84,7 +84,7 @@ class FrameTable {
   }
   /// From now on find() gives `frame`, which names the one that was found before as its older one.
   void link(ServerId master, SegmentId segment, uint32_t frame) { index_[master][segment] = frame; }
-  /// From now on find() gives none. Before, it gives one.
+  /// From now on find() gives none. To be called only for a segment for which it gives one.
   void unlink(ServerId master, SegmentId segment);
 
   /// Masters that have storage frames here, ascending.

@@ -10,9 +10,9 @@ namespace ramcore::backup {
 /// Whether the disk is quick enough for writes on the dispatch thread, judged by how long writes took lately.
 ///
 /// The gauge is an account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does.
-/// Time beyond that is paid for with a thousand times as long without writes on the dispatch thread. So that thread
-/// spends a thousandth of its time waiting for the disk in the long run, whatever the disk does. Up to kCreditNs can be
-/// borrowed.
+/// Time beyond that is a debt, and a thousand times as long has to pass until it is paid off. While the debt is above
+/// kCreditNs, no write goes to the dispatch thread. So that thread spends a thousandth of its time waiting for the disk
+/// in the long run, whatever the disk does.
 /// Thread: one.
 class WriteGauge {
  public:

@@ -34,7 +34,8 @@ class WriteOrder {
   uint64_t doneStamp() const { return done_stamp_; }
   /// Gives the next write its stamp.
   uint64_t drawStamp() { return ++last_stamp_; }
-  /// Notes that all writes with stamps were carried out on this thread. Nothing is queued.
+  /// Notes that all writes that have stamps are done. Called after a write that was carried out at once, with nothing
+  /// queued before it.
   void noteAllDone() { done_stamp_ = last_stamp_; }
   /// Gives a stamp to a write that was done without the writer, with nothing queued before it (checked).
   uint64_t stampDone();

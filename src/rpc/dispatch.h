@@ -41,8 +41,9 @@ class SessionObserver {
 ///
 /// A process drives it with run(), the client library with step() on a thread of the program, and the simulator with
 /// step() from an event.
-/// Threads: post(), stop(), stopping(), isCurrent(), setOwnId(), the counters, and what is fixed before the first step
-/// (endpoints, workers) on any thread; the rest on the driving thread.
+/// Threads: post(), stop(), stopping(), isCurrent(), setOwnId() and the counters on any thread. The getters of what is
+/// fixed before the first step, too: endpoints(), workers(), hasWorkers(), backgroundExecutor(), trace(), clock(). The
+/// rest on the driving thread.
 class Dispatch final : public runtime::Executor, private transport::MessageSink {
  public:
   /// @param sleeper  lets the thread of run() sleep, and wakes it; the simulator's schedules a step. Borrowed.

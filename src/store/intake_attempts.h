@@ -64,7 +64,7 @@ class IntakeAttempts {
   /// What claim() has found.
   struct Claim {
     Status status = Status::Ok;
-    std::shared_ptr<IntakeAttempt> same;    ///< it has a tablet under the same epoch; then nothing was claimed
+    std::shared_ptr<IntakeAttempt> same;    ///< has one of the tablets under the same epoch: nothing was claimed
     std::shared_ptr<IntakeAttempt> former;  ///< the last attempt that was given up for one of the tablets
     bool begins() const { return status == Status::Ok && same == nullptr; }
   };

@@ -109,7 +109,7 @@ class ObjectStore final : public log::EntryOwner {
   const StoredEntries& entries() const { return *entries_; }
   /// Takes what moves and recoveries bring.
   StoreReplay& replay() { return *replay_; }
-  /// Takes the entries of tablets that have left this server out of the index.
+  /// Removes the entries of tablets that this server does not hold any more from the index.
   RangePurge& purge() { return *purge_; }
   DamageResolver& damages() { return *damages_; }
   /// Removed keys that are still in the index.

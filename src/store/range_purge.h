@@ -13,7 +13,7 @@
 
 namespace ramcore::store {
 
-/// Takes the entries of tablets that have left this server out of the index. Holds references only.
+/// Removes the entries of tablets that this server does not hold any more from the index. Holds references only.
 ///
 /// Any registered reader thread, inside a read section.
 class RangePurge {
@@ -36,7 +36,7 @@ class RangePurge {
   /// @param is_left  set to true if a damaged entry stays that may be of the range
   std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor, bool* is_left = nullptr);
 
-  /// Takes an object or a tombstone of a tablet that was given up out of the index.
+  /// Removes an object or a tombstone from the index because its tablet was given up.
   /// @param stripe  that of its key
   /// @param ref  the index has it
   /// @return as CarriedResults::forget(); unless Ok, the entry is still in the index

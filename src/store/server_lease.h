@@ -9,8 +9,8 @@ namespace ramcore::store {
 /// stops at 0.9 of what was granted; the coordinator counts from when it answered: so the server always stops first, as
 /// long as clocks advance at the same rate to 5 %.
 ///
-/// Without a valid lease every request for objects is refused (LeaseUnknown), because another server may own the
-/// tablets by now. Any thread.
+/// Without a valid lease every request of a client for objects is refused (LeaseUnknown), because another server may
+/// own the tablets by now. Any thread.
 class ServerLease {
  public:
   /// A renewal sent at `sent_ns` was granted for `lease_ns`. Late answers never shorten the lease.

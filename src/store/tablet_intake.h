@@ -15,11 +15,11 @@
 namespace ramcore::store {
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from. Before:
-/// the range is purged from the index, the log gets a head that is newer than all entries of the range, and the tablet
-/// is entered in state Pulling. After: the side log with the contents joins the log.
+/// the range is purged from the index, the log's head is made newer than all entries of the range, and the tablet is
+/// entered in state Pulling. After: the side log with the contents joins the log.
 ///
-/// A place is a storage frame on a backup, for a replica of a segment of the side log or for the head that it joins
-/// with. Everything runs on the background executor.
+/// A place is a storage frame on a backup: for a replica of a segment of the side log, or of a log head that the intake
+/// waits for, in roll() or in join(). Everything runs on the background executor.
 class TabletIntake {
  public:
   struct Parts {

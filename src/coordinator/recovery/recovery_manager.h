@@ -20,7 +20,7 @@ namespace ramcore::coordinator {
 struct RecoveryReport {
   ServerId server;
   size_t tablets_left = 0;
-  std::vector<SegmentId> missing;  ///< segments of its log that no server has whole
+  std::vector<SegmentId> missing;  ///< segments of its log that no server offers, or none offers whole
   std::vector<ServerId> away;      ///< servers that may have them
   std::string text;
   uint64_t loss_token = 0;     ///< for acceptLoss(); 0: nothing can be accepted now

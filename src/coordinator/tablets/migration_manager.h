@@ -19,8 +19,9 @@ namespace ramcore::coordinator {
 ///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets
 ///               the tablet.
 ///   Done        the tablet belongs to the destination.
-///   Cancelled   (from GivingUp) given up by a request, or because the table is dropped. The source has the tablet.
-///   Failed      (from GivingUp) given up for the stored reason. The source has the tablet.
+///   Cancelled   (from GivingUp) given up by a request, or because the table is dropped. The source stays the owner.
+///   Failed      (from GivingUp) given up for the stored reason. The source stays the owner; if it is dead, the
+///               recovery gives the tablet to another server.
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.

@@ -42,8 +42,8 @@ enum class EntryState : uint8_t {
   Pending = 0x00,
   Live = 0x0f,
   Superseded = 0x33,    ///< dead
-  Freed = 0x3c,         ///< no lookup leads to it any more; the cleaner, and readers that were led to it before, give
-                        ///< this no meaning
+  Freed = 0x3c,         ///< no lookup leads to it any more: one-sided readers refuse it; local readers that were led to
+                        ///< it before, and the cleaner, ignore this
   Acknowledged = 0x66,  ///< alive, and the result that it carries is not needed any more
   Restoring = 0x55,     ///< damaged; its bytes are being fetched from a replica
   Damaged = 0x5a,       ///< damaged, and its right bytes cannot be obtained

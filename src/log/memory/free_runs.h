@@ -29,7 +29,8 @@ class FreeRuns {
   void put(Run run);
 
   /// Memory from a run that is a block or longer: the shortest such run that has `bytes_max`, else the longest.
-  /// The rest of that run is nothing, or a block or longer, unless the run is too short for both.
+  /// The rest of that run is nothing, or a block or longer. Therefore less than `bytes_max` may be taken; and a run
+  /// that is too short for two blocks may be taken whole, although it is longer than `bytes_max`.
   /// @param bytes_max  at least a block, else nothing is taken; a multiple of the seglet size
   std::optional<Run> takeBlocks(uint64_t bytes_max);
 

@@ -6,7 +6,8 @@
 
 namespace ramcore::log {
 
-/// Counts the live bytes in one segment, and the tombstones in all segments that name it, or would if objects died.
+/// Counts the live bytes in one segment. Also counts the bytes of the tombstones, in any segment, that name this one,
+/// and of those that would come to name it if live objects died.
 ///
 /// Threads: any, with relaxed atomics: what is read is approximate while others append or kill. Only noteEntryBytes()
 /// belongs to the segment's one writer.

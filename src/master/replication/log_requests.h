@@ -15,7 +15,7 @@ struct LogRequest {
   Kind kind;
   SegmentId id;
   const log::Segment* segment = nullptr;  ///< of Open, Close and Moved
-  uint32_t bytes = 0;                     ///< of Durable and Flush: a request waits for this many bytes
+  uint32_t bytes = 0;                     ///< of Durable and Flush: the offset in the segment up to which it is wanted
 };
 
 /// The queue of the log's requests, in the log's order, and whether the job that takes them on the dispatch thread is

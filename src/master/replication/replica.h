@@ -10,12 +10,12 @@ class ReplicaSender;
 
 /// One replica, and the calls to its backup that are in flight: one write, and at most two flush calls.
 ///
-/// Bytes that are committed while the write is in flight go with the next write. A flush that a request waits for is a
-/// call of its own, which is answered when it is flushed, so that the answers to writes do not wait for the disk. There
-/// may be two such calls: one whose flush is under way, and one that waits for the next flush, so that the disk does
-/// not wait for this server. They carry the bytes that are to be flushed, unless a request waits for these bytes to be
-/// durable and no more, or they are too many for one call. Then writes carry the bytes, and a flush call is sent right
-/// behind them. See ReplicaSender::sendWhatIsDue.
+/// Bytes that are committed while the write is in flight go with the next write or flush call. A flush that a request
+/// waits for is a call of its own, which is answered when the bytes are on the disk, so that the answers to writes do
+/// not wait for the disk. There may be two such calls: one whose flush is under way, and one that waits for the next
+/// flush, so that the disk does not wait for this server. They carry the bytes that are to be flushed, unless a request
+/// waits for these bytes to be durable but not flushed, or they are too many for one call. Then writes carry the bytes,
+/// and a flush call is sent right behind them. See ReplicaSender::sendWhatIsDue.
 /// Thread: the dispatch's.
 struct Replica : rpc::OutgoingCall {
   /// @param owner  sends the calls, and deals with their answers; borrowed

@@ -16,9 +16,9 @@ namespace ramcore::master {
 /// The data plane: one short handler per client operation. Decode, check, act, reply.
 ///
 /// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
-/// flushed if its table is a sync one (base/durability.h). Values that are read, and shorter than zero_copy_bytes_min
-/// of the transport's limits, are copied into the answer; longer ones are sent from where they lie in the log
-/// (pinned_values.h).
+/// flushed if its table is a sync one (base/durability.h). A scan copies all values into the answer. A read and a
+/// multi-read copy values shorter than zero_copy_bytes_min of the transport's limits; longer ones are sent from where
+/// they lie in the log (pinned_values.h).
 class MasterService final {
  public:
   struct Parts {

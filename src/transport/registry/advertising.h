@@ -33,9 +33,11 @@ struct Advertising {
 };
 
 /// For each transport that `wanted` names, its locators take the place of those that are listened at; port 0 in them
-/// means the port that is listened at. Another locator at every address of the machine gets the hosts that `wanted`
-/// names for other transports, or else the only address that the machine has. Failure: BadConfig: the machine has
-/// several addresses or none, and nobody names one; or the process does not listen over a transport that is wanted.
+/// means the port that is listened at. A locator of any other transport is told as it is, unless it listens at every
+/// address of the machine. Then it gets the hosts in `wanted`; or, if `wanted` is empty, the only address that the
+/// machine has (IPv4 before IPv6). A process that is not told to others gets all its addresses instead, or stays as it
+/// is. Failure: BadConfig: the machine has several addresses or none, and nobody names one; or the process does not
+/// listen over a transport that is wanted; or port 0 is wanted where it listens at several ports.
 Outcome<Advertising> planAdvertising(std::span<const Locator> bound, std::span<const Locator> wanted,
                                      const AdvertisingFacts& facts);
 

@@ -118,7 +118,7 @@ struct Session final : ReadinessListener {
   /// copies, because a peer that never says so must not keep receive buffers.
   std::vector<std::vector<std::byte>> early;
 
-  Descriptor socket;  ///< open for as long as the session; it ends with the peer
+  Descriptor socket;  ///< open for as long as the session; its end shows that the peer has gone
   EpollSleeper::Key key = EpollSleeper::kNoKey;
   bool is_told = false;         ///< in the list of sessions whose socket has something to say
   bool ends_in_order = false;   ///< the peer said so
