@@ -11,6 +11,17 @@
 
 namespace ramcore::sim {
 
+/// Compares a replica of a segment that was compacted in memory. The replica may hold more than memory: what was alive
+/// when it was made. A closed one has to hold all that is in memory, in the same order. One that was read before it was
+/// closed may end sooner: by the time it is compared the segment may have been closed and compacted. What only the
+/// replica holds must be of no use to a recovery.
+///
+/// @param bytes      of the replica, up to its certified end
+/// @param is_closed  whether its certificate closes it
+/// @return the difference; empty if there is none
+std::string compareCompacted(const master::Master& master, const log::Segment& segment,
+                             std::span<const std::byte> bytes, bool is_closed);
+
 /// Proves that masters and backups agree: of every segment of a live master, each replica that it takes for certified
 /// on a live backup can be loaded there, verifies, is as long as it was said to be, and holds the bytes that the master
 /// has in memory.
@@ -39,6 +50,7 @@ class ReplicaCheck {
     SegmentId segment;
     uint32_t certified_bytes;
     bool is_closed;
+    uint64_t replicas_lost;  ///< by the master, of all segments, when the check began
   };
   struct Begin;
 
