@@ -189,7 +189,11 @@ class LogOfManySegments {
  public:
   LogOfManySegments(uint64_t memory_bytes, uint32_t rolls) : memory_(openMemory(memory_bytes)), fresh_(*memory_) {
     log::Log& log = fresh_.log();
-    const uint64_t count = memory_bytes / log.config().segment_bytes - 2 * rolls - 64;
+    const uint64_t segments = memory_bytes / log.config().segment_bytes;
+    // Those that leave, two for each roll, and what the pool keeps.
+    if (segments < uint64_t{rolls} * (kLeaving + 2) + 64)
+      die("the memory is too small: raise --many-gib or lower --rounds");
+    const uint64_t count = segments - 2 * rolls - 64;
     const uint64_t touched_bytes =
         count * log.config().seglet_bytes + (rolls + 8) * uint64_t{log.config().segment_bytes};
     while (memory_->prefaultedBytes() < touched_bytes && memory_->prefaultNext()) {
@@ -205,7 +209,6 @@ class LogOfManySegments {
   }
   /// The longest append between two rolls, in microseconds of the processor, for each of some rolls.
   std::vector<double> longestPerRoll(uint32_t rolls) {
-    constexpr size_t kLeaving = 8;
     log::Log& log = fresh_.log();
     Writer writer(log, 0, kValueBytes);
     std::vector<double> longest;
@@ -228,6 +231,8 @@ class LogOfManySegments {
   uint32_t slotCount() { return fresh_.log().pool().slotCount(); }
 
  private:
+  static constexpr size_t kLeaving = 8;  // at each roll
+
   static std::unique_ptr<log::LogMemory> openMemory(uint64_t bytes) {
     auto opened = log::LogMemory::open(bytes);
     if (!opened.ok()) die(opened.error().message);
