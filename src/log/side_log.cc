@@ -40,7 +40,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     segment->adopt(cursor);
     for (size_t i = 0; i < group.size(); ++i) {
       std::byte* const at = log_.pool().memory().at(appended.refs[i]);
-      writeEntry(at, group[i], i + 1 < group.size(), log_.counts().killedIn(group[i]));
+      writeEntry(at, group[i], i + 1 < group.size(), log_.counts().namedFor(group[i]));
       log_.counts().countLive(*segment, EntryView(at), group[i].dead);
     }
     segment->commit(cursor.offset);

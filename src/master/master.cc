@@ -88,7 +88,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
              master.config_.scrub),
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
-              maintenance, master.environment_.trace}),
+              maintenance, master.environment_.rcu, master.environment_.trace}),
       recovery({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
                 maintenance, master.environment_.trace}),
       pinned(master.config_.pinning, master.config_.log.memory_bytes, log.stats(), master.pins_),
@@ -96,7 +96,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, pinned, master.environment_.threads, master.environment_.clock,
+               target.priorityPulls(), maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
   master.results_.connect(log);
   master.store_.connect(

@@ -25,7 +25,7 @@ class TakeTabletRequest;
 
 namespace ramcore::master {
 
-/// Handlers of the coordinator's commands about tablets (take, drop, split, freeze, unfreeze, pull, recover), and of
+/// Handlers of the coordinator's commands about tablets (take, drop, split, freeze, pull, adopt, lend, recover), and of
 /// its questions about progress and about the server as a whole. Every command may be repeated: it answers Ok when its
 /// effect is there. Handlers run on the dispatch executor; those that have to wait are coroutines. Dropped tablets are
 /// cleared on the background executor.
@@ -58,6 +58,8 @@ class TabletService {
   runtime::Task<void> dropTablet(rpc::Request request);
   void splitTablet(rpc::Request request);
   runtime::Task<void> freezeTablet(rpc::Request request);
+  runtime::Task<void> lendTablet(rpc::Request request);
+  void adoptTablet(rpc::Request request);
   void unfreezeTablet(rpc::Request request);
   void pullTablet(rpc::Request request);
   void recoverTablets(rpc::Request request);
@@ -73,6 +75,8 @@ class TabletService {
   /// has not yet been told what this server has heard are not carried out; that coordinator is told soon.
   bool obeys(const rpc::Request& request) const;
   void take(rpc::Request request, const wire::control::TakeTabletRequest& ask);
+  Status takeFetched(const store::Tablet& tablet);
+  Status takeRecovered(const store::Tablet& tablet, const store::Tablet& present);
   /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is too
   /// late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
@@ -81,7 +85,8 @@ class TabletService {
   Result<store::IntakeProgress> intakeOf(TabletId tablet) const;
   /// Whether a recovery that brings this tablet may begin. Ok with `is_here`: it has begun and is over, and the tablet
   /// is in service here.
-  Status checkRecovery(const store::Tablet& tablet, bool& is_here);
+  Status checkRecovery(const store::Tablet& tablet, bool is_survivor, bool& is_here);
+  Status recoverOver(RecoveryPlan plan);
   /// What this server tells of its memory, its log and its index.
   wire::ServerNumbers logNumbers() const;
   runtime::Task<Status> drained(runtime::Executor& executor);

@@ -90,12 +90,20 @@ class MasterServiceTest : public ::testing::Test {
     ask.add_source_locators(world.addresses[from].locators.front().toString());
     return world.command(Opcode::PullTablet, ask, to)->outcome();
   }
+  /// The progress of a recovery, or of a pull that has failed, when it is over.
   control::PullProgressResponse pullEnd(uint64_t id, size_t server) {
+    return pullProgress(id, server, control::PULL_PHASE_UNKNOWN);
+  }
+  /// The progress of a pull when it has come as far as this, or has failed.
+  control::PullProgressResponse pullProgress(uint64_t id, size_t server, control::PullPhase phase) {
     control::PullProgressRequest ask;
     ask.set_tablet(id);
     control::PullProgressResponse progress;
+    const auto isThere = [&] {
+      return progress.done() || (phase != control::PULL_PHASE_UNKNOWN && progress.phase() >= phase);
+    };
     // For longer than an intake is patient.
-    for (int i = 0; i < 15'000 && !progress.done(); ++i) {
+    for (int i = 0; i < 15'000 && !isThere(); ++i) {
       const auto call = world.command(Opcode::PullProgress, ask, server);
       if (call->outcome() != Status::Ok) {
         progress.set_status(static_cast<uint32_t>(call->outcome()));
@@ -104,8 +112,62 @@ class MasterServiceTest : public ::testing::Test {
       EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
       world.runFor(kNanosPerMilli);
     }
-    EXPECT_TRUE(progress.done());
+    EXPECT_TRUE(isThere());
     return progress;
+  }
+  Status lend(uint64_t id, uint64_t epoch, size_t server = 0) {
+    control::LendTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    return world.command(Opcode::LendTablet, ask, server)->outcome();
+  }
+  /// The ceiling that a freeze answers with; 0 if it was refused.
+  uint64_t freezeForCeiling(uint64_t id, uint64_t epoch, size_t server) {
+    control::FreezeTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    const auto call = world.command(Opcode::FreezeTablet, ask, server);
+    control::FreezeTabletResponse answer;
+    if (call->outcome() != Status::Ok || !wire::parseControl(asBytes(call->text()), answer)) return 0;
+    return answer.version_ceiling();
+  }
+  /// Repeats the command until it is done or refused.
+  Status adopt(uint64_t id, uint64_t epoch, uint64_t version_ceiling, size_t server) {
+    control::AdoptTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    ask.set_version_ceiling(version_ceiling);
+    Status status = Status::RetryLater;
+    for (int i = 0; i < 15'000 && status == Status::RetryLater; ++i) {
+      status = world.command(Opcode::AdoptTablet, ask, server)->outcome();
+      world.runFor(kNanosPerMilli);
+    }
+    return status;
+  }
+  Status takeArriving(uint64_t id, KeyHash first, KeyHash last, uint64_t epoch, size_t server) {
+    control::TakeTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(id, first, last, epoch);
+    ask.set_arriving(true);
+    return world.command(Opcode::TakeTablet, ask, server)->outcome();
+  }
+  /// Gets everything ready for the hand-over of a tablet to the server `to`, and freezes the source.
+  void handOver(uint64_t id, KeyHash first, KeyHash last, uint64_t source_epoch, uint64_t epoch, size_t to,
+                size_t from) {
+    ASSERT_EQ(pull(id, first, last, source_epoch, epoch, to, from), Status::Ok);
+    ASSERT_EQ(pullProgress(id, to, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+    const uint64_t ceiling = freezeForCeiling(id, source_epoch, from);
+    ASSERT_NE(ceiling, 0u);
+    ASSERT_EQ(adopt(id, epoch, ceiling, to), Status::Ok);
+  }
+  /// Moves a tablet to the server `to`, step by step.
+  void moveAll(uint64_t id, KeyHash first, KeyHash last, uint64_t source_epoch, uint64_t epoch, size_t to,
+               size_t from) {
+    ASSERT_NO_FATAL_FAILURE(handOver(id, first, last, source_epoch, epoch, to, from));
+    ASSERT_EQ(lend(id, source_epoch, from), Status::Ok);
+    ASSERT_EQ(takeArriving(id, first, last, epoch, to), Status::Ok);
+    ASSERT_EQ(pullProgress(id, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+    ASSERT_EQ(take(id, first, last, epoch, to, false), Status::Ok);
+    ASSERT_EQ(drop(id, source_epoch, from), Status::Ok);
   }
 
   // ---- calls of the client

@@ -81,9 +81,10 @@ class MasterHostilePullTest : public MasterServiceTest {
     ask.set_source(world.other_server.identity.id);
     ask.add_source_locators("sim://other");
     EXPECT_EQ(world.command(Opcode::PullTablet, ask)->outcome(), Status::Ok);
-    const control::PullProgressResponse end = pullEnd(kPulled, 0);
+    EXPECT_EQ(pullProgress(kPulled, 0, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+    const Status adopted = adopt(kPulled, epoch, kCeiling, 0);
     EXPECT_EQ(drop(kPulled, epoch), Status::Ok);
-    return static_cast<Status>(end.status());
+    return adopted;
   }
   /// With the record changed like this the pull fails, and with the record as it was it does not.
   void expectRefused(const char* what, const std::function<void(ResultSource&)>& change) {
@@ -101,6 +102,7 @@ class MasterHostilePullTest : public MasterServiceTest {
   }
 
   static constexpr KeyHash kFirstHash = KeyHash{1} << 63;
+  static constexpr uint64_t kCeiling = 10;
   ResultSource source_;
   uint64_t epoch_ = kSourceEpoch;
 };

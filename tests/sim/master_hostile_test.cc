@@ -288,12 +288,39 @@ TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
   *split.mutable_upper() = tabletOf(3, 1000, kLast, 2);
   ASSERT_EQ(world.command(Opcode::SplitTablet, split)->outcome(), Status::Ok);
   ASSERT_EQ(freeze(2, 2), Status::Ok);
-  const wire::Pull::Request outside{.header = header(Opcode::Pull),
-                                    .tablet = TabletId(2),
-                                    .epoch = TabletEpoch(2),
-                                    .cursor = 1000,
-                                    .response_bytes = 1000};
+  wire::Pull::Request outside{.header = header(Opcode::Pull),
+                              .tablet = TabletId(2),
+                              .epoch = TabletEpoch(2),
+                              .cursor = 1000,
+                              .response_bytes = 1000};
+  EXPECT_EQ(ask(outside), Status::RetryLater) << "not lent";
+  ASSERT_EQ(lend(2, 2), Status::Ok);
   EXPECT_EQ(ask(outside), Status::BadRequest) << "a cursor outside of the tablet";
+  outside.cursor = 999;
+  EXPECT_EQ(ask(outside), Status::Ok);
+}
+
+TEST_F(MasterHostileTest, PullsOfHashesThatMakeNoSense) {
+  const auto ask = [&](uint32_t count, const std::vector<KeyHash>& hashes) {
+    const wire::PullHashes::Request request{
+        .header = header(Opcode::PullHashes), .tablet = TabletId(1), .epoch = TabletEpoch(1), .count = count};
+    return world.send(world.other_server, join({bytesOf(request), std::as_bytes(std::span(hashes))}), 0)->outcome();
+  };
+  EXPECT_EQ(ask(1, {5}), Status::RetryLater) << "not lent";
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  EXPECT_EQ(ask(2, {5, 6}), Status::Ok);
+  EXPECT_EQ(ask(2, {6, 5}), Status::BadRequest) << "not ascending";
+  EXPECT_EQ(ask(2, {5, 5}), Status::BadRequest) << "twice";
+  EXPECT_EQ(ask(3, {5, 6}), Status::BadRequest);
+  EXPECT_EQ(ask(1, {5, 6}), Status::BadRequest);
+  EXPECT_EQ(ask(0, {5}), Status::BadRequest);
+  EXPECT_EQ(ask(65, std::vector<KeyHash>(65)), Status::BadRequest);
+  EXPECT_EQ(ask(1'000'000, {5}), Status::BadRequest);
+  const wire::PullHashes::Request of_client{
+      .header = header(Opcode::PullHashes), .tablet = TabletId(1), .epoch = TabletEpoch(1), .count = 1};
+  const KeyHash hash = 5;
+  EXPECT_NE(world.send(join({bytesOf(of_client), bytesOf(hash)}))->outcome(), Status::Ok) << "from a client";
 }
 
 }  // namespace

@@ -141,9 +141,9 @@ std::vector<ServerId> DeadLog::away() const {
   return away;
 }
 
-DeadLog::Plan DeadLog::plan() const {
-  if (survey_.isComplete()) return {survey_.holders, survey_.segments, false};
-  return {salvage_.holders, salvage_.segments, true};
+LogPlan DeadLog::plan() const {
+  if (survey_.isComplete()) return {dead_, survey_.holders, survey_.segments, false};
+  return {dead_, salvage_.holders, salvage_.segments, true};
 }
 
 }  // namespace ramcore::coordinator

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -43,8 +44,12 @@ struct RecoveryReport {
 ///                durable there and the dead server's lease is over
 ///   Normal       the new owner has confirmed that it answers for the tablet
 ///
-/// Tablets that are being moved or split are left to the move or split until it ends; tablets of a table that is being
-/// dropped are left to the drop. A log that stays incomplete is given up only when an operator says so, for exactly
+/// A tablet that was being handed over has its contents in two logs. If one of the two servers lives, it is the only
+/// recovery master: it replays the dead one's log over its own. If both are dead, one server replays both logs
+/// together, in the recovery of the owner. A server counts as recovered when no tablet has contents in its log.
+///
+/// Tablets that are being moved and are not handed over, and those that are split, are left to the move or split until
+/// it ends; tablets of a table that is being dropped are left to the drop. A log that stays incomplete is given up only when an operator says so, for exactly
 /// what is missing (acceptLoss); then what is there is fetched as usual (log_salvage.h). A server of which nothing is
 /// left is stored as recovered: its replicas are free, and its record may be forgotten.
 ///
@@ -107,20 +112,35 @@ class RecoveryManager final : public TabletOperations {
   };
 
   using Loads = std::set<std::pair<size_t, ServerId>>;
-  using Given = std::map<ServerId, std::vector<Tablet>>;
+  /// Tablets that one order can cover.
+  struct Order {
+    ServerId master;
+    ServerId second;  ///< the other dead server, in whose log their contents are as well; or none
+    bool is_survivor = false;
+    auto operator<=>(const Order&) const = default;
+  };
+  using Given = std::map<Order, std::vector<Tablet>>;
 
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
   void onFailed(ServerId dead, bool for_places);
   Work workOf(ServerId dead) const;
+  ServerId inRecoveryOf(const Tablet& tablet) const;
+  ServerId otherDead(const Tablet& tablet, ServerId dead) const;
+  ServerId survivorOf(const Tablet& tablet) const;
   runtime::Task<void> run(ServerId dead);
   runtime::Task<int64_t> recover(ServerId dead, Recovery& recovery);
+  std::optional<int64_t> awaitLog(ServerId dead, Recovery& recovery);
+  std::optional<int64_t> awaitOtherLogs(ServerId dead, Recovery& recovery);
+  std::vector<TabletId> assignable(ServerId dead) const;
   runtime::Task<void> fence(ServerId dead, ServerId backup);
   void review(ServerId dead, Recovery& recovery);
   void say(ServerId dead, Recovery& recovery, std::string text);
-  runtime::Task<bool> assign(ServerId dead, DeadLog::Plan plan);
+  runtime::Task<bool> assign(ServerId dead, LogPlan plan);
+  void begin(const LogPlan& plan, const Order& order, const std::vector<Tablet>& tablets);
   Loads loadsNow() const;
-  runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
+  runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, Loads& loads, Given& given);
+  static ServerId takeLeastLoaded(Loads& loads, ServerId former);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   const Parts parts_;

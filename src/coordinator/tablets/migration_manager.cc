@@ -1,5 +1,6 @@
 #include "coordinator/tablets/migration_manager.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -13,23 +14,33 @@ namespace {
 
 constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
+// The first pauses of the steps for which clients wait.
+constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
 
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
 // Whether the tablet is as the move has stored it together with its step.
 bool isUnderWay(const Migration& move, const Tablet& tablet) {
-  const bool handed_over = move.step == MigrationStep::HandedOver;
-  if (tablet.state != TabletState::Moving || tablet.table != move.table || move.source == move.destination)
-    return false;
-  if (tablet.owner != (handed_over ? move.destination : move.source)) return false;
+  if (tablet.table != move.table || move.source == move.destination) return false;
   if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
   switch (move.step) {
     case MigrationStep::Copying:
-      return tablet.epoch == move.source_epoch;
+    case MigrationStep::Preparing:
+    case MigrationStep::Freezing:
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
+             tablet.epoch == move.source_epoch;
     case MigrationStep::HandedOver:
-      return tablet.epoch == move.destination_epoch;
+    case MigrationStep::Arrived:
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.destination &&
+             tablet.epoch == move.destination_epoch;
+    case MigrationStep::Arriving:
+      // A recovery may have it in hand, or may have given it to another owner.
+      return tablet.state != TabletState::Moving ||
+             (tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
+              tablet.epoch == move.destination_epoch);
     default:
-      return tablet.epoch > move.destination_epoch;
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
+             tablet.epoch > move.destination_epoch;
   }
 }
 
@@ -82,6 +93,13 @@ const MigrationManager::Progress* MigrationManager::find(MigrationId id) const {
   return found == active_.end() ? nullptr : &found->second;
 }
 
+// Also if the tablet is in other hands meanwhile.
+bool MigrationManager::isMoving(TabletId tablet) const {
+  return std::ranges::any_of(active_, [tablet](const auto& one) {
+    return one.second.migration.tablet == tablet && !one.second.migration.isOver();
+  });
+}
+
 size_t MigrationManager::runningCount() const {
   size_t count = 0;
   for (const auto& [id, active] : active_) count += active.migration.isOver() ? 0 : 1;
@@ -95,7 +113,7 @@ Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) co
   if (tablet == nullptr || !parts_.membership.isAlive(destination)) return Status::NotFound;
   const Table* table = parts_.map.findTable(tablet->table);
   if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
-  if (tablet->state != TabletState::Normal) return Status::RetryLater;
+  if (tablet->state != TabletState::Normal || isMoving(tablet->id)) return Status::RetryLater;
   if (tablet->owner == destination) return Status::BadRequest;
   if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.hasReported(destination))
     return Status::RetryLater;
@@ -155,9 +173,13 @@ runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_
       case MigrationStep::Failed:
         co_return Status::Ok;
       case MigrationStep::HandedOver:
+      case MigrationStep::Arriving:
+      case MigrationStep::Arrived:
       case MigrationStep::Done:
         co_return Status::BadRequest;
       case MigrationStep::Copying:
+      case MigrationStep::Preparing:
+      case MigrationStep::Freezing:
         break;
     }
     found->second.cancel_wanted = true;
@@ -186,27 +208,36 @@ runtime::Task<bool> MigrationManager::endAll(TableId table) {
 runtime::Task<void> MigrationManager::run(MigrationId id) {
   Journal::Running running(parts_.journal);
   while (!record(id).isOver()) {
-    bool goes_on = false;
-    switch (record(id).step) {
-      case MigrationStep::Copying: {
-        Verdict verdict = co_await copy(id);
-        if (verdict.stopped) co_return;
-        if (verdict.copied) {
-          goes_on = co_await storeHandOver(id, verdict.log);
-        } else {
-          goes_on = co_await storeGivingUp(id, std::move(verdict.reason));
-        }
-        break;
-      }
-      case MigrationStep::HandedOver:
-        goes_on = co_await finish(id);
-        break;
-      default:
-        goes_on = co_await giveUp(id);
-    }
+    const bool goes_on = co_await runStep(id);
     if (!goes_on) co_return;
     changed_.notifyAll();
   }
+}
+
+// False if the coordinator stops.
+runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
+  Verdict verdict;
+  switch (record(id).step) {
+    case MigrationStep::Copying:
+      co_return co_await storeGivingUp(id, "it was begun by an earlier version");
+    case MigrationStep::Preparing:
+      verdict = co_await prepare(id);
+      break;
+    case MigrationStep::Freezing:
+      verdict = co_await freeze(id);
+      break;
+    case MigrationStep::Arriving:
+      co_return co_await arrive(id);
+    case MigrationStep::HandedOver:
+    case MigrationStep::Arrived:
+      co_return co_await finish(id);
+    default:
+      co_return co_await giveUp(id);
+  }
+  if (verdict.stopped) co_return false;
+  if (!verdict.succeeded) co_return co_await storeGivingUp(id, std::move(verdict.reason));
+  if (record(id).step == MigrationStep::Preparing) co_return co_await storeFreezing(id, verdict.segment);
+  co_return co_await storeHandOver(id);
 }
 
 // Asked before each attempt of a call. Gives the reason in `verdict`: the coordinator stops, the move was cancelled, or
@@ -225,29 +256,10 @@ bool MigrationManager::mustEnd(MigrationId id, Verdict& verdict) const {
   return !verdict.reason.empty();
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::copy(MigrationId id) {
-  Verdict verdict = co_await freezeSource(id);
-  if (!verdict.copied) co_return verdict;
-  verdict = co_await startPull(id);
-  if (!verdict.copied) co_return verdict;
-  co_return co_await awaitPull(id);
-}
-
-runtime::Task<MigrationManager::Verdict> MigrationManager::freezeSource(MigrationId id) {
-  Backoff backoff(parts_.journal);
-  Verdict verdict;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    const Status frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
-    verdict.copied = frozen == Status::Ok;
-    if (verdict.copied) break;
-    if (!mayPass(frozen)) {
-      verdict.reason = text("the source does not freeze the tablet", frozen);
-      break;
-    }
-    (void)co_await backoff.pause();
-  }
-  co_return verdict;
+runtime::Task<MigrationManager::Verdict> MigrationManager::prepare(MigrationId id) {
+  Verdict verdict = co_await startPull(id);
+  if (!verdict.succeeded) co_return verdict;
+  co_return co_await awaitPrepared(id);
 }
 
 runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId id) {
@@ -270,11 +282,11 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId
       tablet.epoch = record(id).destination_epoch;
       status = co_await parts_.masters.pullTablet(record(id).destination, std::move(tablet), record(id).source_epoch,
                                                   record(id).source);
-      verdict.copied = status == Status::Ok;
-      if (verdict.copied) break;
+      verdict.succeeded = status == Status::Ok;
+      if (verdict.succeeded) break;
     }
     if (!mayPass(status)) {
-      verdict.reason = text("the destination does not fetch the tablet", status);
+      verdict.reason = text("the destination does not take the tablet", status);
       break;
     }
     (void)co_await backoff.pause();
@@ -282,26 +294,19 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId
   co_return verdict;
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId id) {
+runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPrepared(MigrationId id) {
   Verdict verdict;
   runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
   while (!mustEnd(id, verdict)) {
     const PullResult pull = co_await parts_.masters.pullProgress(record(id).destination, record(id).tablet);
-    if (pull.status == Status::Ok) {
-      Active& active = active_.at(id);
-      active.migration.objects = pull.objects;
-      active.migration.bytes = pull.bytes;
-      active.fraction = pull.fraction;
-      if (pull.pull_status != Status::Ok) {
-        verdict.reason = text("fetching the tablet failed", pull.pull_status);
-        break;
-      }
-      if (pull.done) {
-        verdict.copied = true;
-        verdict.log = pull.log;
-        break;
-      }
-    } else if (!mayPass(pull.status)) {
+    if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
+      verdict.reason = text("the destination does not get ready", pull.pull_status);
+      break;
+    }
+    verdict.succeeded = pull.status == Status::Ok && pull.phase >= PullPhase::Prepared;
+    verdict.segment = pull.log.first_segment;
+    if (verdict.succeeded) break;
+    if (!mayPass(pull.status) && pull.status != Status::Ok) {
       verdict.reason = text("the destination has lost the tablet", pull.status);
       break;
     }
@@ -310,19 +315,77 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId
   co_return verdict;
 }
 
-runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id, LogRef log) {
+runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId destination_segment) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  move.step = MigrationStep::Freezing;
+  move.destination_segment = destination_segment;
+  Batch batch;
+  batch.put(keyOf(id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  active_.at(id).migration = move;
+  co_return true;
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::freeze(MigrationId id) {
+  Version version_ceiling = 0;
+  Verdict verdict = co_await freezeSource(id, version_ceiling);
+  if (!verdict.succeeded) co_return verdict;
+  co_return co_await adopt(id, version_ceiling);
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::freezeSource(MigrationId id, Version& version_ceiling) {
+  Backoff backoff(parts_.journal);
+  Verdict verdict;
+  while (!mustEnd(id, verdict)) {
+    const Migration& move = record(id);
+    const FreezeResult frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
+    version_ceiling = frozen.version_ceiling;
+    verdict.succeeded = frozen.status == Status::Ok && version_ceiling != 0;
+    if (verdict.succeeded) break;
+    if (!mayPass(frozen.status)) {
+      verdict.reason = text("the source does not freeze the tablet", frozen.status);
+      break;
+    }
+    (void)co_await backoff.pause();
+  }
+  co_return verdict;
+}
+
+// Nobody can write to the tablet meanwhile, so the pauses are short.
+runtime::Task<MigrationManager::Verdict> MigrationManager::adopt(MigrationId id, Version version_ceiling) {
+  runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
+  Verdict verdict;
+  while (!mustEnd(id, verdict)) {
+    const Migration& move = record(id);
+    const Status adopted =
+        co_await parts_.masters.adoptTablet(move.destination, move.tablet, move.destination_epoch, version_ceiling);
+    verdict.succeeded = adopted == Status::Ok;
+    if (verdict.succeeded) break;
+    if (!mayPass(adopted)) {
+      verdict.reason = text("the destination does not take over the results of calls", adopted);
+      break;
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return verdict;
+}
+
+runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
   // No tablet is given to a dead server. The check is under map_lock, and RecoveryManager::storeRecovered() takes
   // map_lock, too: so a server that lives here cannot be stored as recovered, and its log given up, before this change
   // is applied.
   // The next look at the move gives it up.
-  if (!parts_.membership.isAlive(move.destination)) co_return !parts_.journal.stopping();
-  move.step = MigrationStep::HandedOver;
+  const bool both_live = parts_.membership.isAlive(move.destination) && parts_.membership.isAlive(move.source);
+  if (!both_live) co_return !parts_.journal.stopping();
+  move.step = MigrationStep::Arriving;
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   tablet.owner = move.destination;
   tablet.epoch = move.destination_epoch;
-  tablet.logs = {log};
+  tablet.logs.push_back({move.destination, move.destination_segment});
   Batch batch;
   batch.put(keyOf(tablet.id), encode(tablet));
   batch.put(keyOf(id), encode(move));
@@ -352,28 +415,122 @@ runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string 
   co_return true;
 }
 
+// ---- from the hand-over on
+
+// Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is told
+// to the other one that could contradict the recovery.
+runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
+  const Migration move = record(id);
+  runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
+  bool is_lent = false;
+  bool is_taken = false;
+  while (!parts_.journal.stopping()) {
+    const Tablet& tablet = *parts_.map.findTablet(move.tablet);
+    // A request to cancel it has come too late.
+    if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
+      co_return co_await storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
+    }
+    if (!tablet.isLent()) {
+      const bool is_there = tablet.owner == move.destination;
+      co_return co_await storeEnd(id, is_there ? MigrationStep::Done : MigrationStep::Failed,
+                                  is_there ? "" : "the destination is dead");
+    }
+    if (tablet.state == TabletState::Moving) {
+      if (!is_lent) is_lent = co_await lend(move);
+      if (is_lent && !is_taken) is_taken = co_await take(move);
+      bool has_joined = false;
+      if (is_taken) has_joined = co_await hasJoined(id);
+      if (has_joined) co_return co_await storeArrived(id);
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return false;
+}
+
+// True if the source does not answer any more. If it is dead, the recovery goes on.
+runtime::Task<bool> MigrationManager::lend(const Migration& move) {
+  if (RC_MUTATION("take-before-the-source-has-lent")) co_return true;
+  if (!parts_.membership.isAlive(move.source)) co_return false;
+  const Status lent = co_await parts_.masters.lendTablet(move.source, move.tablet, move.source_epoch);
+  co_return lent == Status::Ok;
+}
+
+runtime::Task<bool> MigrationManager::take(const Migration& move) {
+  const Tablet tablet = *parts_.map.findTablet(move.tablet);
+  const bool is_ours = tablet.state == TabletState::Moving && parts_.membership.isAlive(move.destination);
+  if (!is_ours) co_return false;
+  const TakeResult taken = co_await parts_.masters.takeArriving(move.destination, tablet);
+  co_return taken.status == Status::Ok;
+}
+
+runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
+  const Migration move = record(id);
+  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet);
+  if (pull.status != Status::Ok) co_return false;
+  Active& active = active_.at(id);
+  active.migration.objects = pull.objects;
+  active.migration.bytes = pull.bytes;
+  active.fraction = pull.fraction;
+  const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
+  co_return pull.phase >= PullPhase::Joined || is_early;
+}
+
+// The contents are in the destination's log, flushed: the source's is not needed for them any more.
+runtime::Task<bool> MigrationManager::storeArrived(MigrationId id) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  if (tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();  // a recovery has begun meanwhile
+  move.step = MigrationStep::Arrived;
+  tablet.logs = {*tablet.logOf(move.destination)};
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(id).migration = move;
+  co_return true;
+}
+
 runtime::Task<bool> MigrationManager::finish(MigrationId id) {
   const Migration move = record(id);
-  Backoff dropping(parts_.journal);
-  // The source answers reads until it has dropped the tablet, or can answer nobody.
-  while (!parts_.membership.leaseIsOver(move.source) && !RC_MUTATION("take-before-the-source-dropped")) {
-    if (parts_.membership.isAlive(move.source)) {
-      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
-      if (isDropped(dropped)) break;
-    }
-    const bool awake = co_await dropping.pause();
-    if (!awake) co_return false;
-  }
-  Backoff taking(parts_.journal);
+  // The source of a move that an earlier version has handed over may answer reads until it has dropped the tablet.
+  const bool drops_first = move.step == MigrationStep::HandedOver;
+  bool goes_on = true;
+  if (drops_first) goes_on = co_await dropAtSource(move, true);
+  if (goes_on) goes_on = co_await settleAtDestination(move);
+  if (goes_on && !drops_first) goes_on = co_await dropAtSource(move, false);
+  if (!goes_on || parts_.journal.stopping()) co_return false;
+  co_return co_await storeEnd(id, MigrationStep::Done, {});
+}
+
+// False if the coordinator stops.
+runtime::Task<bool> MigrationManager::settleAtDestination(const Migration& move) {
+  Backoff backoff(parts_.journal);
   while (parts_.membership.isAlive(move.destination)) {
     const Tablet tablet = *parts_.map.findTablet(move.tablet);
     const TakeResult taken = co_await parts_.masters.takeTablet(move.destination, tablet, false);
     if (taken.status == Status::Ok) break;
-    const bool awake = co_await taking.pause();
+    const bool awake = co_await backoff.pause();
     if (!awake) co_return false;
   }
-  if (parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, MigrationStep::Done);
+  co_return true;
+}
+
+// What the source has lent takes memory until it is told to drop it. False if the coordinator stops.
+// @param awaits_lease  if it is dead, its lease is waited for
+runtime::Task<bool> MigrationManager::dropAtSource(const Migration& move, bool awaits_lease) {
+  Backoff backoff(parts_.journal);
+  while (awaits_lease ? !parts_.membership.leaseIsOver(move.source) : parts_.membership.isAlive(move.source)) {
+    if (parts_.membership.isAlive(move.source)) {
+      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
+      if (isDropped(dropped)) break;
+    }
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
 }
 
 runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
@@ -407,23 +564,26 @@ runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
     if (!awake) co_return false;
   }
   if (parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed);
+  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed, move.reason);
 }
 
-runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step) {
+runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step, std::string reason) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
   move.step = step;
+  move.reason = std::move(reason);
+  // A recovery may have the tablet in hand: then its state is the recovery's.
   Tablet tablet = *parts_.map.findTablet(move.tablet);
-  tablet.state = TabletState::Normal;
+  const bool is_ours = tablet.state == TabletState::Moving;
+  if (is_ours) tablet.state = TabletState::Normal;
   Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
+  if (is_ours) batch.put(keyOf(tablet.id), encode(tablet));
   batch.put(keyOf(id), encode(move));
   std::vector<MigrationId> forgotten;
   forgetOldest(batch, forgotten);
   const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
   if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
+  if (is_ours) parts_.map.updateTablet(tablet);
   active_.at(id).migration = move;
   if (step == MigrationStep::Done) active_.at(id).fraction = 1;
   for (const MigrationId old : forgotten) active_.erase(old);

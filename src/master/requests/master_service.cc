@@ -21,7 +21,7 @@ struct MasterService::ReadKey {
   wire::Read::Request ask;
   ByteSpan key;
   KeyHash hash = 0;
-  Durability level = Durability::Buffered;
+  store::ObjectStore::ReadPermit permit;
 };
 
 MasterService::MasterService(const Parts& parts)
@@ -89,18 +89,19 @@ void MasterService::read(Request request) {
   ReadKey key;
   if (!decodeRead(request, key)) return replies_.refuse(std::move(request), Status::BadRequest);
   const Status status =
-      parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
+      parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
   answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
 }
 
 void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
+  if (!ref && !key.permit.has_arrived) return awaitArrival(std::move(request), key.ask.table, key.hash);
   if (!ref) return request.replyWith(header);
   if (const Status damage = store::damageOf(ref); damage != Status::Ok)
     return replies_.refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
-  const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.level, ref);
+  const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.permit.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
   const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
   if (is_object) {
@@ -129,7 +130,7 @@ void MasterService::readBatch(std::span<Request> requests) {
     ReadKey& key = keys[count_valid];
     Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
     if (status == Status::Ok) {
-      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
     }
     if (status != Status::Ok) {
       replies_.refuse(std::move(request), status);
@@ -227,7 +228,30 @@ void MasterService::mutate(Request request, const store::Mutation& asked) {
     confirmClientAndMutate(std::move(request), mutation).detach();
     return;
   }
+  if (answer->awaits_arrival) return awaitArrival(std::move(request), mutation.table, mutation.hash);
   answerMutation(std::move(request), mutation.opcode, *answer);
+}
+
+// ---- keys that have not arrived
+
+/// Has a call wait until its key has arrived from the server that had the tablet before; then it begins again from its
+/// first check.
+void MasterService::awaitArrival(Request request, TableId table, KeyHash hash) {
+  const store::Tablet* const tablet = parts_.tablets.find(table, hash);
+  const bool may_wait = tablet != nullptr && parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+  if (!may_wait) return replies_.refuse(std::move(request), Status::RetryLater);
+  runWhenArrived(std::move(request), tablet->id, hash).detach();
+}
+
+runtime::Task<void> MasterService::runWhenArrived(Request request, TabletId tablet, KeyHash hash) {
+  const Status status = co_await parts_.priority_pulls.wait(request.executor(), tablet, hash);
+  if (status != Status::Ok) {
+    replies_.refuse(std::move(request), status);
+  } else if (request.opcode() == Opcode::Read) {
+    read(std::move(request));
+  } else {
+    mutateAgain(std::move(request));
+  }
 }
 
 runtime::Task<void> MasterService::confirmClientAndMutate(Request request, store::Mutation mutation) {
@@ -280,6 +304,8 @@ void MasterService::scan(Request request) {
   const store::Tablet* tablet = nullptr;
   Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, store::Access::Read, tablet);
   if (status == Status::Ok && !parts_.lease.isValid(replies_.freshNowNs(request))) status = Status::LeaseUnknown;
+  // A range that has not arrived cannot be listed; it arrives soon.
+  if (status == Status::Ok && tablet->arriving != nullptr && !tablet->arriving->hasAll()) status = Status::RetryLater;
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);

@@ -22,7 +22,7 @@ struct ReadPart {
   KeyHash hash = 0;
   TabletEpoch epoch;
   Status status = Status::Ok;
-  Durability level = Durability::Buffered;
+  store::ObjectStore::ReadPermit permit;
   bool is_apart = false;  ///< its value is borrowed
   log::EntryRef ref;
 };
@@ -88,7 +88,7 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
     if (part.status != Status::Ok) continue;
     const log::EntryView entry = part.ref ? store.entry(part.ref) : log::EntryView();
     if (!part.ref || entry.type() != log::EntryType::Object) {
-      part.status = Status::NotFound;
+      part.status = part.ref || part.permit.has_arrived ? Status::NotFound : Status::RetryLater;
       continue;
     }
     const uint64_t value_bytes = entry.payloadBytes();
@@ -181,7 +181,7 @@ void MultiRequests::read(Request request) {
   const int64_t now_ns = parts_.replies.freshNowNs(request);
   for (ReadPart& part : parts) {
     part.status =
-        parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
+        parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.permit));
   }
   store::ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
@@ -189,7 +189,7 @@ void MultiRequests::read(Request request) {
     lookUp(parts_.store, batch);
     RC_POINT(Read);
     for (const ReadPart& part : batch) {
-      if (part.status == Status::Ok && part.ref) show_after.add(store::ShowAfter::of(parts_.log, part.level, part.ref));
+      if (part.status == Status::Ok && part.ref) show_after.add(store::ShowAfter::of(parts_.log, part.permit.level, part.ref));
     }
   }
   const uint64_t response_bytes =

@@ -20,9 +20,17 @@ class FakeCluster {
   struct Held {
     Tablet tablet;
     bool frozen = false;
-    bool pulling = false;  ///< answers nothing
-    bool pulled = false;
-    uint64_t content = 0;
+    bool lent = false;      ///< answers nothing
+    bool pulling = false;   ///< answers nothing
+    bool pulled = false;    ///< of a move: it is ready; else: everything is there
+    bool adopted = false;   ///< of a move
+    bool arriving = false;  ///< answers, and the rest of the content is at `source`
+    bool joined = false;    ///< everything has arrived
+    ServerId source{};
+    uint64_t content = 0;  ///< the part that is its own
+    uint64_t arrived = 0;  ///< the part of the source
+    TabletEpoch intake_epoch{};  ///< of what a survivor fetches for it; none: nothing
+    uint64_t intake = 0;         ///< what that is
   };
   struct Machine {
     bool up = true;
@@ -39,6 +47,7 @@ class FakeCluster {
     uint64_t recovery_count = 0;  ///< that began here
     uint64_t places_free = 0;     ///< of kPlaces
   };
+  static constexpr Version kVersionCeiling = 77;
   static constexpr uint32_t kCopies = 3;
   static constexpr uint64_t kPlaces = 64;
   static constexpr uint64_t kPlaceBytes = uint64_t{8} << 20;
@@ -62,10 +71,21 @@ class FakeCluster {
     const auto found = at.tablets.find(tablet.id);
     if (found != at.tablets.end()) {
       Held& held = found->second;
+      if (held.intake_epoch == tablet.epoch) {
+        if (!held.pulled) return Status::RetryLater;
+        held = {.tablet = tablet, .content = held.content + held.intake};
+        return Status::Ok;
+      }
       if (held.tablet.epoch != tablet.epoch) {
         return held.tablet.epoch > tablet.epoch ? Status::StaleEpoch : Status::BadRequest;
       }
+      if (held.arriving) {
+        if (!held.joined) return Status::RetryLater;
+        held = {.tablet = tablet, .content = held.content + held.arrived};
+        return Status::Ok;
+      }
       if (held.pulling) {
+        if (held.source != ServerId()) return Status::NotFound;
         if (!held.pulled) return Status::RetryLater;
         held.pulling = false;
       }
@@ -84,7 +104,17 @@ class FakeCluster {
     const auto found = at.tablets.find(tablet);
     if (found == at.tablets.end()) return Status::Ok;
     if (found->second.tablet.epoch > epoch) return Status::StaleEpoch;
+    // When the table is dropped, a newer epoch is named.
+    const bool is_of_move = found->second.lent && found->second.tablet.epoch == epoch;
+    EXPECT_FALSE(is_of_move && isNeeded(tablet)) << "the last copy of what has not arrived";
     at.tablets.erase(found);
+    return Status::Ok;
+  }
+  Status giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) {
+    const auto found = machines_[server].tablets.find(tablet);
+    if (found == machines_[server].tablets.end()) return Status::NotFound;
+    if (found->second.intake_epoch > epoch) return Status::StaleEpoch;
+    found->second.intake_epoch = {};
     return Status::Ok;
   }
   Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper) {
@@ -104,9 +134,48 @@ class FakeCluster {
     if (found == at.tablets.end()) return Status::NotFound;
     Held& held = found->second;
     if (!frozen && held.tablet.epoch == new_epoch) return Status::Ok;
-    if (held.tablet.epoch != epoch) return Status::StaleEpoch;
+    if (held.tablet.epoch != epoch || held.lent) return Status::StaleEpoch;
     held.frozen = frozen;
     if (!frozen) held.tablet.epoch = new_epoch;
+    return Status::Ok;
+  }
+  Status lend(ServerId server, TabletId id, TabletEpoch epoch) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    if (found->second.tablet.epoch != epoch || !found->second.frozen) return Status::StaleEpoch;
+    found->second.lent = true;
+    return Status::Ok;
+  }
+  Status adopt(ServerId server, TabletId id, TabletEpoch epoch, Version version_ceiling) {
+    EXPECT_EQ(version_ceiling, kVersionCeiling);
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    Held& held = found->second;
+    if (held.tablet.epoch != epoch) return Status::StaleEpoch;
+    if (!held.pulled) return Status::RetryLater;
+    if (held.adopted) return Status::Ok;
+    const auto original = machines_[held.source].tablets.find(id);
+    if (original == machines_[held.source].tablets.end() || !original->second.frozen) return Status::RetryLater;
+    held.adopted = ++at.pull_polls % 2 == 0;
+    return held.adopted ? Status::Ok : Status::RetryLater;
+  }
+  Status takeArriving(ServerId server, const Tablet& tablet) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(tablet.id);
+    if (isOld(at, tablet)) return Status::StaleEpoch;
+    if (found == at.tablets.end()) return Status::NotFound;
+    Held& held = found->second;
+    if (held.tablet.epoch != tablet.epoch) return Status::StaleEpoch;
+    if (held.intake_epoch) return Status::RetryLater;
+    if (!held.pulling) return Status::Ok;
+    if (!held.adopted) return Status::RetryLater;
+    const auto original = machines_[held.source].tablets.find(tablet.id);
+    const bool is_answered = original != machines_[held.source].tablets.end() && !original->second.lent;
+    EXPECT_FALSE(is_answered) << "the source answers as well";
+    held.pulling = false;
+    held.arriving = true;
     return Status::Ok;
   }
   Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source) {
@@ -117,22 +186,20 @@ class FakeCluster {
       if (found->second.tablet.epoch > tablet.epoch || !found->second.pulling) return Status::StaleEpoch;
     }
     if (isOld(at, tablet)) return Status::StaleEpoch;
-    const Machine& from = machines_[source];
-    const auto original = from.tablets.find(tablet.id);
-    if (original == from.tablets.end()) return Status::NotFound;
-    EXPECT_TRUE(original->second.frozen);
-    EXPECT_EQ(original->second.tablet.epoch, source_epoch);
-    at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = original->second.content};
+    static_cast<void>(source_epoch);
+    at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .source = source};
     return Status::Ok;
   }
   PullResult progress(ServerId server, TabletId id, SegmentId segment) {
     Machine& at = machines_[server];
     const auto found = at.tablets.find(id);
     PullResult result;
-    if (found == at.tablets.end()) {
+    if (found == at.tablets.end() ||
+        (!found->second.pulling && !found->second.intake_epoch && !found->second.arriving)) {
       result.status = Status::NotFound;
       return result;
     }
+    if (found->second.source != ServerId() && !found->second.intake_epoch) return progressOfMove(at, found->second);
     result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
     if (mastersAtWork() > masters_with_places && !found->second.pulled) {
       result.lacks_places = true;
@@ -146,6 +213,29 @@ class FakeCluster {
     result.fraction = result.done ? 1 : 0.5;
     result.objects = found->second.content;
     result.log = {server, segment};
+    return result;
+  }
+
+  PullResult progressOfMove(Machine& at, Held& held) {
+    PullResult result;
+    const bool is_due = !at.stalls && ++at.pull_polls % 3 == 0;
+    if (held.arriving) {
+      const auto original = machines_[held.source].tablets.find(held.tablet.id);
+      const bool is_reached = machines_[held.source].up && original != machines_[held.source].tablets.end();
+      if (is_due && is_reached && !held.joined) {
+        EXPECT_TRUE(original->second.lent);
+        held.joined = true;
+        held.arrived = original->second.content;
+      }
+      result.phase = held.joined ? PullPhase::Joined : PullPhase::Arriving;
+    } else {
+      result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
+      held.pulled = held.pulled || is_due;
+      result.phase = held.adopted ? PullPhase::Adopted : held.pulled ? PullPhase::Prepared : PullPhase::Preparing;
+    }
+    result.fraction = held.joined ? 1 : 0.5;
+    result.objects = held.arrived;
+    result.log = {ServerId(), SegmentId(9)};
     return result;
   }
 
@@ -171,7 +261,7 @@ class FakeCluster {
   size_t mastersAtWork() const {
     return static_cast<size_t>(std::ranges::count_if(machines_, [](const auto& one) {
       return one.second.up && std::ranges::any_of(one.second.tablets, [](const auto& held) {
-               return held.second.pulling && !held.second.pulled;
+               return held.second.pulling && !held.second.pulled && held.second.source == ServerId();
              });
     }));
   }
@@ -183,6 +273,7 @@ class FakeCluster {
   }
   Status recover(ServerId server, const RecoveryOrder& order) {
     Machine& at = machines_[server];
+    if (order.is_survivor) return recoverOver(at, order);
     for (const SurveyedSegment& segment : order.segments) {
       EXPECT_FALSE(segment.holders.empty());
       for (const uint32_t holder : segment.holders) {
@@ -202,7 +293,26 @@ class FakeCluster {
     if (known != 0) return known == order.tablets.size() ? Status::Ok : Status::StaleEpoch;
     if (order.dead == fails_for) return Status::BadRequest;
     for (const Tablet& tablet : order.tablets) {
-      at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
+      uint64_t content = logged(order.dead, tablet, !order.second);
+      if (order.second) content += logged(order.second->dead, tablet, false);
+      at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = content};
+    }
+    ++at.recovery_count;
+    orders.push_back(order);
+    return Status::Ok;
+  }
+  /// A survivor keeps what it has.
+  Status recoverOver(Machine& at, const RecoveryOrder& order) {
+    for (const Tablet& tablet : order.tablets) {
+      const auto held = at.tablets.find(tablet.id);
+      if (held == at.tablets.end()) return Status::NotFound;
+      if (held->second.tablet.epoch >= tablet.epoch || held->second.intake_epoch > tablet.epoch) {
+        return held->second.tablet.epoch == tablet.epoch ? Status::Ok : Status::StaleEpoch;
+      }
+      if (held->second.intake_epoch == tablet.epoch) continue;
+      held->second.intake_epoch = tablet.epoch;
+      held->second.intake = logged(order.dead, tablet, false);
+      held->second.pulled = false;
     }
     ++at.recovery_count;
     orders.push_back(order);
@@ -215,7 +325,7 @@ class FakeCluster {
     const auto found = at.tablets.find(known.id);
     if (!at.up || found == at.tablets.end()) return false;
     Held& held = found->second;
-    if (held.tablet.epoch != known.epoch || held.frozen || held.pulling) return false;
+    if (held.tablet.epoch != known.epoch || held.frozen || held.lent || held.pulling) return false;
     ++held.content;
     return true;
   }
@@ -223,20 +333,34 @@ class FakeCluster {
     Machine& at = machines_[known.owner];
     const auto found = at.tablets.find(known.id);
     if (!at.up || found == at.tablets.end()) return std::nullopt;
-    if (found->second.tablet.epoch != known.epoch || found->second.pulling) return std::nullopt;
-    return found->second.content;
+    const Held& held = found->second;
+    if (held.tablet.epoch != known.epoch || held.pulling || held.lent) return std::nullopt;
+    if (!held.arriving || held.joined) return held.content + held.arrived;
+    const auto original = machines_[held.source].tablets.find(known.id);
+    if (!machines_[held.source].up || original == machines_[held.source].tablets.end()) return std::nullopt;
+    return held.content + original->second.content;
   }
 
-  Status pull_failure = Status::Ok;
+  Status pull_failure = Status::Ok;  ///< of moves that are not handed over, and of recoveries
   std::vector<RecoveryOrder> orders;  ///< that servers took
 
  private:
   // The part of the tablet's content that is in a server's log: all of it is durable.
-  uint64_t logged(ServerId server, const Tablet& tablet) {
+  // @param is_all  false: the other log has what has arrived from there as well
+  uint64_t logged(ServerId server, const Tablet& tablet, bool is_all) {
     for (const auto& [id, held] : machines_[server].tablets) {
-      if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) return held.content;
+      if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) {
+        return held.content + (is_all ? held.arrived : 0);
+      }
     }
     return 0;
+  }
+  // Whether another server still needs what was lent to it.
+  bool isNeeded(TabletId tablet) const {
+    return std::ranges::any_of(machines_, [&](const auto& one) {
+      const auto held = one.second.tablets.find(tablet);
+      return held != one.second.tablets.end() && held->second.arriving && !held->second.joined;
+    });
   }
   static bool isOld(const Machine& at, const Tablet& tablet) {
     const auto floor = at.dropped.find(tablet.id);
