@@ -448,11 +448,11 @@ Status TabletService::recoverOver(RecoveryPlan plan) {
   return is_quiet ? parts_.recovery.start(std::move(plan)) : Status::RetryLater;
 }
 
-Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
+Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet, TabletEpoch epoch) const {
   const auto recovery = parts_.recovery.progress(tablet);
+  if (recovery.ok() && recovery->epoch == epoch) return recovery;
   const auto pull = parts_.target.progress(tablet);
-  // A survivor recovers what it was pulling.
-  if (!pull.ok() || (recovery.ok() && recovery->epoch > pull->epoch)) return recovery;
+  if (!pull.ok() || pull->epoch != epoch) return Status::NotFound;
   return store::IntakeProgress(*pull);
 }
 
@@ -460,10 +460,11 @@ void TabletService::pullProgress(Request request) {
   if (!obeys(request)) return request.reply(Status::RetryLater);
   control::PullProgressRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  const auto progress = intakeOf(TabletId(ask.tablet()));
+  const auto progress = intakeOf(TabletId(ask.tablet()), TabletEpoch(ask.epoch()));
   if (!progress.ok()) return request.reply(progress.error());
   control::PullProgressResponse answer;
-  if (const auto pull = parts_.target.progress(TabletId(ask.tablet())); pull.ok()) {
+  const auto pull = parts_.target.progress(TabletId(ask.tablet()));
+  if (pull.ok() && pull->epoch == progress->epoch) {
     answer.set_phase(phaseOf(pull->phase));
     answer.set_problem(static_cast<uint32_t>(pull->problem));
   }

@@ -81,8 +81,8 @@ class TabletService {
   /// late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
   void noteDropped(TabletId tablet, TabletEpoch epoch);
-  /// The progress of a tablet whose contents are fetched, from another master or from replicas.
-  Result<store::IntakeProgress> intakeOf(TabletId tablet) const;
+  /// The progress of a tablet whose contents are fetched under an epoch, from another master or from replicas.
+  Result<store::IntakeProgress> intakeOf(TabletId tablet, TabletEpoch epoch) const;
   /// Whether a recovery that brings this tablet may begin. Ok with `is_here`: it has begun and is over, and the tablet
   /// is in service here.
   Status checkRecovery(const store::Tablet& tablet, bool is_survivor, bool& is_here);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/cluster/master_world.h"
@@ -88,7 +91,16 @@ class MasterServiceTest : public ::testing::Test {
     ask.set_source_epoch(source_epoch);
     ask.set_source(world.addresses[from].id);
     ask.add_source_locators(world.addresses[from].locators.front().toString());
-    return world.command(Opcode::PullTablet, ask, to)->outcome();
+    return beginPull(ask, to);
+  }
+  Status beginPull(const control::PullTabletRequest& ask, size_t to) {
+    const Status status = world.command(Opcode::PullTablet, ask, to)->outcome();
+    if (status == Status::Ok) noteFetched(ask.tablet(), to);
+    return status;
+  }
+  /// From now on the progress of the tablet on that server is asked for under this epoch.
+  void noteFetched(const control::Tablet& tablet, size_t server) {
+    fetched[{tablet.id(), server}] = std::max(fetched[{tablet.id(), server}], tablet.epoch());
   }
   /// The progress of a recovery, or of a pull that has failed, when it is over.
   control::PullProgressResponse pullEnd(uint64_t id, size_t server) {
@@ -96,24 +108,29 @@ class MasterServiceTest : public ::testing::Test {
   }
   /// The progress of a pull when it has come as far as this, or has failed.
   control::PullProgressResponse pullProgress(uint64_t id, size_t server, control::PullPhase phase) {
-    control::PullProgressRequest ask;
-    ask.set_tablet(id);
     control::PullProgressResponse progress;
     const auto isThere = [&] {
       return progress.done() || (phase != control::PULL_PHASE_UNKNOWN && progress.phase() >= phase);
     };
     // For longer than an intake is patient.
     for (int i = 0; i < 15'000 && !isThere(); ++i) {
-      const auto call = world.command(Opcode::PullProgress, ask, server);
-      if (call->outcome() != Status::Ok) {
-        progress.set_status(static_cast<uint32_t>(call->outcome()));
+      const Status status = progressNow(id, server, progress);
+      if (status != Status::Ok) {
+        progress.set_status(static_cast<uint32_t>(status));
         return progress;
       }
-      EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
       world.runFor(kNanosPerMilli);
     }
     EXPECT_TRUE(isThere());
     return progress;
+  }
+  Status progressNow(uint64_t id, size_t server, control::PullProgressResponse& progress) {
+    control::PullProgressRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(fetched[{id, server}]);
+    const auto call = world.command(Opcode::PullProgress, ask, server);
+    if (call->outcome() == Status::Ok) EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+    return call->outcome();
   }
   Status lend(uint64_t id, uint64_t epoch, size_t server = 0) {
     control::LendTabletRequest ask;
@@ -255,6 +272,7 @@ class MasterServiceTest : public ::testing::Test {
   }
 
   MasterWorld world{11};
+  std::map<std::pair<uint64_t, size_t>, uint64_t> fetched;  // epochs, by tablet and server
 };
 
 }  // namespace ramcore::sim::raw

@@ -80,7 +80,7 @@ class MasterHostilePullTest : public MasterServiceTest {
     ask.set_source_epoch(kSourceEpoch);
     ask.set_source(world.other_server.identity.id);
     ask.add_source_locators("sim://other");
-    EXPECT_EQ(world.command(Opcode::PullTablet, ask)->outcome(), Status::Ok);
+    EXPECT_EQ(beginPull(ask, 0), Status::Ok);
     EXPECT_EQ(pullProgress(kPulled, 0, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
     const Status adopted = adopt(kPulled, epoch, kCeiling, 0);
     EXPECT_EQ(drop(kPulled, epoch), Status::Ok);

@@ -31,12 +31,8 @@ class MasterPlacesTest : public MasterRecoveryTest {
   }
   Status begin(uint64_t epoch) { return recover(wholeTable(epoch), kMaster); }
   control::PullProgressResponse progressNow() {
-    control::PullProgressRequest ask;
-    ask.set_tablet(5);
     control::PullProgressResponse progress;
-    const auto call = world.command(Opcode::PullProgress, ask, kMaster);
-    EXPECT_EQ(call->outcome(), Status::Ok);
-    EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+    EXPECT_EQ(MasterServiceTest::progressNow(5, kMaster, progress), Status::Ok);
     return progress;
   }
   /// Expects that nothing is left of an attempt: no entry, no result, no place, no tablet.
@@ -161,10 +157,8 @@ TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
     replicated.replication.at_once = false;
     const size_t stopped = world.addServer(replicated);
     const auto progress = [&] {
-      control::PullProgressRequest ask;
-      ask.set_tablet(5);
       control::PullProgressResponse found;
-      EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, stopped)->text()), found));
+      EXPECT_EQ(MasterServiceTest::progressNow(5, stopped, found), Status::Ok);
       return found;
     };
     ASSERT_EQ(recover(wholeTable(2), stopped), Status::Ok);
@@ -198,7 +192,7 @@ class MovePlacesTest : public MasterServiceTest {
     ask.set_source_epoch(1);
     ask.set_source(world.addresses[0].id);
     ask.add_source_locators(world.addresses[0].locators.front().toString());
-    ASSERT_EQ(world.command(Opcode::PullTablet, ask, to_)->outcome(), Status::Ok);
+    ASSERT_EQ(MasterServiceTest::beginPull(ask, to_), Status::Ok);
     ASSERT_EQ(pullProgress(7, to_, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
   }
   void arrive() {
@@ -211,10 +205,8 @@ class MovePlacesTest : public MasterServiceTest {
     replicator().lackPlaces(lacking);
   }
   control::PullProgressResponse progressNow() {
-    control::PullProgressRequest ask;
-    ask.set_tablet(1);
     control::PullProgressResponse found;
-    EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, to_)->text()), found));
+    EXPECT_EQ(MasterServiceTest::progressNow(1, to_, found), Status::Ok);
     return found;
   }
 

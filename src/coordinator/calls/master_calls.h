@@ -86,7 +86,8 @@ class MasterCalls {
                                            ServerId source) = 0;
   virtual runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                             Version version_ceiling) = 0;
-  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
+  /// @param epoch  under which the tablet is fetched
+  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
   /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;

@@ -202,9 +202,10 @@ runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet,
   co_return co_await call(server, Opcode::PullTablet, std::move(request), response);
 }
 
-runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet) {
+runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) {
   control::PullProgressRequest request;
   request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
   control::PullProgressResponse response;
   PullResult result;
   result.status = co_await call(server, Opcode::PullProgress, std::move(request), response);

@@ -28,7 +28,7 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;
   runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                     Version version_ceiling) override;
-  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override;
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
   runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
   runtime::Task<Status> serverState(ServerId server, bool lists_sessions,

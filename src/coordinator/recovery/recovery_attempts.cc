@@ -166,7 +166,9 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
     (pending.is_done || asked.size() >= kAtOnce ? after : asked).push_back(pending);
   }
   std::vector<runtime::Task<PullResult>> calls;
-  for (const Pending& pending : asked) calls.push_back(parts_.masters.pullProgress(attempt.master, pending.id));
+  for (const Pending& pending : asked) {
+    calls.push_back(parts_.masters.pullProgress(attempt.master, pending.id, pending.epoch));
+  }
   std::vector<Pending> failed;
   bool lacks_places = false;
   for (size_t i = 0; i < asked.size(); ++i) {

@@ -298,7 +298,9 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPrepared(Migrati
   Verdict verdict;
   runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
   while (!mustEnd(id, verdict)) {
-    const PullResult pull = co_await parts_.masters.pullProgress(record(id).destination, record(id).tablet);
+    const Migration& move = record(id);
+    const PullResult pull =
+        co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
     if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
       verdict.reason = text("the destination does not get ready", pull.pull_status);
       break;
@@ -465,7 +467,8 @@ runtime::Task<bool> MigrationManager::take(const Migration& move) {
 
 runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   const Migration move = record(id);
-  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet);
+  const PullResult pull =
+      co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
   if (pull.status != Status::Ok) co_return false;
   Active& active = active_.at(id);
   active.migration.objects = pull.objects;

@@ -190,16 +190,18 @@ class FakeCluster {
     at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .source = source};
     return Status::Ok;
   }
-  PullResult progress(ServerId server, TabletId id, SegmentId segment) {
+  PullResult progress(ServerId server, TabletId id, TabletEpoch epoch, SegmentId segment) {
     Machine& at = machines_[server];
     const auto found = at.tablets.find(id);
     PullResult result;
-    if (found == at.tablets.end() ||
-        (!found->second.pulling && !found->second.intake_epoch && !found->second.arriving)) {
+    const bool is_known = found != at.tablets.end() && (found->second.pulling || found->second.arriving) &&
+                          found->second.tablet.epoch == epoch;
+    const bool is_intake = found != at.tablets.end() && found->second.intake_epoch == epoch;
+    if (!is_known && !is_intake) {
       result.status = Status::NotFound;
       return result;
     }
-    if (found->second.source != ServerId() && !found->second.intake_epoch) return progressOfMove(at, found->second);
+    if (found->second.source != ServerId() && !is_intake) return progressOfMove(at, found->second);
     result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
     if (mastersAtWork() > masters_with_places && !found->second.pulled) {
       result.lacks_places = true;

@@ -95,12 +95,12 @@ class FakeMasterCalls final : public MasterCalls {
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override {
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override {
     const std::function<Status()> act = [] { return Status::Ok; };
     const Status reached = co_await call(server, act);
     PullResult result;
     result.status = reached;
-    if (reached == Status::Ok) result = cluster_.progress(server, tablet, SegmentId(9));
+    if (reached == Status::Ok) result = cluster_.progress(server, tablet, epoch, SegmentId(9));
     co_return result;
   }
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override {
