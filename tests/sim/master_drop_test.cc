@@ -76,6 +76,20 @@ TEST_F(MasterDropTest, AFreezeIsAnsweredWhenNobodyActsOnTheTabletAsItWas) {
   expectWaitsForReader(begin(Opcode::FreezeTablet, ask, 0));
 }
 
+/// A reader that has found the tablet before it was lent could tell its client what the new owner has changed since.
+TEST_F(MasterDropTest, ALendIsAnsweredWhenNobodyActsOnTheTabletAsItWas) {
+  for (uint64_t i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(write(keyOf(i), std::string(1000, 'x'), i + 1).status, Status::Ok);
+  }
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  runtime::Random random(1);
+  ASSERT_TRUE(world.servers[0]->slowReader().begin(master(0), random));
+  control::LendTabletRequest ask;
+  ask.set_tablet(1);
+  ask.set_epoch(1);
+  expectWaitsForReader(begin(Opcode::LendTablet, ask, 0));
+}
+
 /// Takes its time of the thread that background work runs on, again and again.
 struct BusyThread : runtime::Job {
   explicit BusyThread(runtime::SimExecutor& thread)

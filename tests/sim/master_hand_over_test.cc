@@ -1,5 +1,7 @@
 /// The two servers of a tablet that is being handed over when one of them dies, command by command: the other one
 /// replays the dead one's log over its own.
+#include <algorithm>
+
 #include "sim/recovery_fixture.h"
 
 namespace ramcore::sim::raw {
@@ -8,12 +10,17 @@ namespace {
 /// Server 0 is the former owner, server 1 the new one; server 2 has nothing to do with it.
 class MasterHandOverTest : public MasterRecoveryTest {
  protected:
+  static constexpr uint64_t kLarge = 5'000;  // objects of a kilobyte: several slices of a pull
+  // Of many keys: several segments each.
+  const std::string kOld = std::string(900, 'o');
+  const std::string kNew = std::string(900, 'n');
+
   MasterHandOverTest() {
     world.addServer();
     addBackup();
   }
 
-  void fill(uint64_t from, uint64_t to, const char* value, size_t server = 0, uint64_t epoch = 1) {
+  void fill(uint64_t from, uint64_t to, const std::string& value, size_t server = 0, uint64_t epoch = 1) {
     for (uint64_t number = from; number < to; ++number) put(number, value, server, epoch);
   }
   void removeAll(uint64_t from, uint64_t to, size_t server, uint64_t epoch) {
@@ -38,17 +45,48 @@ class MasterHandOverTest : public MasterRecoveryTest {
     log = copyLog(world.servers[server]->master());
     backups.back()->segments = log;
   }
+  /// The same, with the oldest segment replayed first: as if a cleaner had moved what is old.
+  void keepLogOldestFirst(size_t server) {
+    log.clear();
+    for (const auto& [id, bytes] : copyLog(world.servers[server]->master())) log[1'000'000 - id] = bytes;
+    backups.back()->segments = log;
+    // Nothing but the oldest segment can be had before goOn().
+    const SegmentId oldest(log.rbegin()->first);
+    backups.back()->refuse = [oldest](const wire::ReadReplica::Request& ask) {
+      return ask.segment == oldest ? Status::Ok : Status::RetryLater;
+    };
+  }
+  void goOn() { backups.back()->refuse = {}; }
+  /// The first server, with more memory, has the tablet 2 of the whole table in place of tablet 1; another such server
+  /// is to get it. Filled.
+  void begin(size_t& from, size_t& to) {
+    SimServer::Options large;
+    large.log.memory_bytes *= 8;
+    from = world.addServer(large);
+    to = world.addServer(large);
+    ASSERT_EQ(take(2, 0, kLast, 1, from), Status::Ok);
+    for (uint64_t number = 0; number < kLarge; ++number) put(number, std::string(1000, 'x'), from);
+  }
+  /// The key that arrives last, if it is not asked for.
+  uint64_t lastKey() {
+    return *std::ranges::max_element(keys, {}, [](uint64_t number) {
+      return hashKey(TableId(kTable), asBytes(keyBytes(number)));
+    });
+  }
   /// Recovers the tablet under an epoch, from the log of `dead`, at a server that has a part of the contents.
   Status recoverOver(size_t dead, size_t survivor, uint64_t epoch) {
+    return recoverOver(dead, survivor, epoch, firstSegment(dead));
+  }
+  Status recoverOver(size_t dead, size_t survivor, uint64_t epoch, SegmentId first_segment) {
     control::RecoverTabletsRequest ask = request();
     ask.set_dead(world.addresses[dead].id);
     ask.set_survivor(true);
-    addTablet(ask, 1, 0, kLast, epoch, firstSegment(dead).value);
+    addTablet(ask, 1, 0, kLast, epoch, first_segment.value);
     ask.mutable_tablets(0)->mutable_logs(1)->set_server(world.addresses[dead].id);
     Status status = Status::RetryLater;
     for (int i = 0; i < 10'000 && status == Status::RetryLater; ++i) {
       status = recover(ask, survivor);
-      world.runFor(kNanosPerMilli);
+      if (status == Status::RetryLater) world.runFor(kNanosPerMilli);
     }
     return status;
   }
@@ -87,22 +125,87 @@ TEST_F(MasterHandOverTest, TheNewOwnerReplaysTheFormerOnesLogOverWhatItHas) {
 }
 
 TEST_F(MasterHandOverTest, WhatHasNotArrivedIsClosedWhileTheLogIsReplayed) {
-  fill(0, 300, "old");
-  fill(0, 300, "new");
+  fill(0, 150, kOld);
+  fill(0, 150, kNew);
   ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
   ASSERT_EQ(lend(1, 1, 0), Status::Ok);
   cut();
   ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
-  keepLogOf(0);
-  ASSERT_EQ(recoverOver(0, 1, 3), Status::Ok);
-  // Old versions come and go in the index meanwhile.
-  for (int i = 0; i < 200; ++i) {
-    const Answer found = read(keyOf(static_cast<uint64_t>(i)), 2, 1);
-    EXPECT_TRUE(found.status == Status::RetryLater || found.value == "new") << i << ": " << found.value;
+  keepLogOldestFirst(0);
+  ASSERT_EQ(recoverOver(0, 1, 3, SegmentId(1)), Status::Ok);
+  world.runFor(50 * kNanosPerMilli);
+  // Old versions are in the index now.
+  for (uint64_t i = 0; i < 300; ++i) {
+    const Answer found = read(keyOf(i % 150), 2, 1);
+    EXPECT_TRUE(found.status == Status::RetryLater || found.value == kNew) << i << ": " << found.value;
   }
+  goOn();
   ASSERT_EQ(pullEnd(1, 1).status(), 0u);
   ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
   expectAll(1, 3);
+}
+
+TEST_F(MasterHandOverTest, WhatHasArrivedIsServedWhileTheLogIsReplayed) {
+  fill(0, 100, kOld);
+  fill(0, 100, kNew);
+  removeAll(50, 100, 0, 1);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  cut();
+  keepLogOldestFirst(0);
+  ASSERT_EQ(recoverOver(0, 1, 3, SegmentId(1)), Status::Ok);
+  world.runFor(50 * kNanosPerMilli);
+  for (uint64_t i = 0; i < 300; ++i) {
+    const Answer found = read(keyOf(i % 100), 2, 1);
+    ASSERT_EQ(found.status, i % 100 < 50 ? Status::Ok : Status::NotFound) << i;
+    if (i % 100 < 50) ASSERT_EQ(found.value, kNew);
+  }
+  goOn();
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  expectAll(1, 3);
+}
+
+/// What arrives later does not bring it back.
+TEST_F(MasterHandOverTest, WhatWasChangedBeforeItHasArrivedStaysSo) {
+  size_t from = 0;
+  size_t to = 0;
+  ASSERT_NO_FATAL_FAILURE(begin(from, to));
+  const uint64_t removed = lastKey();
+  ASSERT_NO_FATAL_FAILURE(handOver(2, 0, kLast, 1, 2, to, from));
+  ASSERT_EQ(lend(2, 1, from), Status::Ok);
+  ASSERT_EQ(takeArriving(2, 0, kLast, 2, to), Status::Ok);
+  ASSERT_EQ(remove(keyOf(removed), nextSequence(1), {.client = 1, .epoch = 2, .server = to}).status, Status::Ok);
+  model.erase(keyOf(removed));
+  keys.erase(removed);
+  const uint64_t changed = lastKey();
+  put(changed, "changed", to, 2);
+  EXPECT_LT(world.servers[to]->master().index().entryCount(), kLarge - 500) << "too much has arrived to show anything";
+  ASSERT_EQ(pullProgress(2, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  EXPECT_EQ(read(keyOf(removed), 2, to).status, Status::NotFound);
+  EXPECT_EQ(read(keyOf(changed), 2, to).value, "changed");
+  ASSERT_EQ(take(2, 0, kLast, 2, to, false), Status::Ok);
+  expectAll(to, 2);
+}
+
+/// The tombstone of a removed key is needed as long as the former owner's log counts, and the cleaner of the new owner
+/// knows nothing of that log.
+TEST_F(MasterHandOverTest, WhatWasRemovedStaysRemovedHoweverMuchIsCleaned) {
+  fill(0, 100, "old");
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_EQ(pullProgress(1, 1, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  removeAll(0, 50, 1, 2);
+  const auto cleaned = [&] { return world.servers[1]->master().log()->stats().segments_cleaned.load(); };
+  const uint64_t before = cleaned();
+  for (int round = 0; round < 4'000 && cleaned() < before + 60; ++round) {
+    put(1000 + static_cast<uint64_t>(round % 20), std::string(900, 'y'), 1, 2);
+  }
+  ASSERT_GE(cleaned(), before + 60);
+  keepLogOf(1);
+  ASSERT_EQ(recoverOver(1, 0, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  expectAll(0, 3);
 }
 
 TEST_F(MasterHandOverTest, TheFormerOwnerReplaysTheNewOnesLogOverWhatItHas) {
@@ -186,7 +289,10 @@ TEST_F(MasterHandOverTest, VersionsOfTheNewOwnerBeginAboveAllOfTheFormerOne) {
   for (int i = 0; i < 20; ++i) put(1, "again", 0, 1);
   const Version former = model.at(keyOf(1)).version;
   ASSERT_GE(former, 20u);
-  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  EXPECT_GT(world.servers[1]->master().store().safeVersionNow(), former);
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
   put(2, "new", 1, 2);
   EXPECT_GT(model.at(keyOf(2)).version, former);
 }

@@ -100,6 +100,12 @@ TEST_F(MasterMoveTest, EveryCallIsAnsweredWhileTheContentsArrive) {
   ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
   ASSERT_EQ(lend(1, 1), Status::Ok);
   ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  const wire::Scan::Request scan{.header = header(Opcode::Scan, 1),
+                                 .epoch = TabletEpoch(2),
+                                 .cursor = 0,
+                                 .table = TableId(kTable),
+                                 .response_bytes = 1'000'000};
+  EXPECT_EQ(world.send(join({bytesOf(scan)}), 1)->outcome(), Status::RetryLater) << "it would lack the most";
   EXPECT_EQ(read(keyOf(1), 2, 1).version, versions[keyOf(1)]);
   EXPECT_EQ(read(keyOf(5), 2, 1).status, Status::NotFound);
   EXPECT_EQ(read("none", 2, 1).status, Status::NotFound);

@@ -25,7 +25,8 @@ class FakeCluster {
     bool pulled = false;    ///< of a move: it is ready; else: everything is there
     bool adopted = false;   ///< of a move
     bool arriving = false;  ///< answers, and the rest of the content is at `source`
-    bool joined = false;    ///< everything has arrived
+    bool has_all = false;   ///< everything has arrived
+    bool joined = false;    ///< and is in its log
     ServerId source{};
     uint64_t content = 0;  ///< the part that is its own
     uint64_t arrived = 0;  ///< the part of the source
@@ -80,6 +81,7 @@ class FakeCluster {
         return held.tablet.epoch > tablet.epoch ? Status::StaleEpoch : Status::BadRequest;
       }
       if (held.arriving) {
+        EXPECT_TRUE(held.joined) << "the contents are in the log of another server";
         if (!held.joined) return Status::RetryLater;
         held = {.tablet = tablet, .content = held.content + held.arrived};
         return Status::Ok;
@@ -226,10 +228,11 @@ class FakeCluster {
       const bool is_reached = machines_[held.source].up && original != machines_[held.source].tablets.end();
       if (is_due && is_reached && !held.joined) {
         EXPECT_TRUE(original->second.lent);
-        held.joined = true;
+        held.joined = held.has_all;  // one look later
+        held.has_all = true;
         held.arrived = original->second.content;
       }
-      result.phase = held.joined ? PullPhase::Joined : PullPhase::Arriving;
+      result.phase = held.joined ? PullPhase::Joined : held.has_all ? PullPhase::Arrived : PullPhase::Arriving;
     } else {
       result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
       held.pulled = held.pulled || is_due;
