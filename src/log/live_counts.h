@@ -31,8 +31,8 @@ class LiveCounts {
   LiveCounts(const LiveCounts&) = delete;
   LiveCounts& operator=(const LiveCounts&) = delete;
 
-  /// The segment that the entry will name: the one in which the entry lies that dies by it, or its anchor. None: it names
-  /// none.
+  /// The segment that the entry will name: the one in which the entry lies that dies by it, or its anchor. None: it
+  /// names none.
   SegmentId namedFor(const EntryInput& input) const {
     return input.dead ? pool_.segmentOf(input.dead)->id() : input.anchor;
   }

@@ -92,9 +92,10 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
       recovery({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
                 maintenance, master.environment_.trace}),
       pinned(master.config_.pinning, master.config_.log.memory_bytes, log.stats(), master.pins_),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, pinned,
-                      master.environment_.rcu, master.environment_.dispatch, master.background_,
-                      master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
+                      master.environment_.rcu, master.background_, master.environment_.trace, *master.changes_}),
+      report({id, master.store_, log, master.tablets_, pinned, master.environment_.dispatch, master.replicas_.get(),
+              master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                target.priorityPulls(), maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
@@ -147,6 +148,7 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   rpc::ServiceTable& table = environment_.dispatch.services();
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);
+  parts_->report.addTo(table);
   parts_->source.addTo(table);
   if (replicas_ != nullptr) parts_->replica_service.emplace(*replicas_).addTo(table);
   environment_.dispatch.setOwnId(id.value);

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/mutation.h"
 #include "rpc/control_call.h"
-#include "rpc/session_report.h"
 #include "runtime/await.h"
 #include "store/durability.h"
 
@@ -125,7 +124,6 @@ void TabletService::addTo(rpc::ServiceTable& table) {
   table.add<&TabletService::pullTablet>(Opcode::PullTablet, *this, rules);
   table.add<&TabletService::recoverTablets>(Opcode::RecoverTablets, *this, rules);
   table.add<&TabletService::pullProgress>(Opcode::PullProgress, *this, rules);
-  table.add<&TabletService::serverState>(Opcode::ServerState, *this, rules);
 }
 
 bool TabletService::obeys(const Request& request) const { return parts_.changes.obeys(request.peerId()); }
@@ -287,8 +285,7 @@ void TabletService::splitTablet(Request request) {
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
   // While it is handed over, its contents are in two logs.
-  const bool is_whole =
-      present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool is_whole = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
   if (!is_whole) return request.reply(Status::RetryLater);
   const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
   // The tablet does not come back as a whole: a late command that would take it again finds it dropped.
@@ -309,8 +306,7 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     request.reply(present ? Status::StaleEpoch : Status::NotFound);
     co_return;
   }
-  const bool is_served =
-      present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
   if (!is_served) {
     // A late copy of the command must not have a tablet answered for that is lent.
     const bool is_lent = present->state == store::TabletState::Lent;
@@ -337,8 +333,8 @@ runtime::Task<void> TabletService::lendTablet(Request request) {
   const TabletId id(ask.tablet());
   const auto present = parts_.tablets.get(id);
   if (!present) co_return request.reply(Status::NotFound);
-  const bool may_lend = present->epoch.value == ask.epoch() && (present->state == store::TabletState::Frozen ||
-                                                                 present->state == store::TabletState::Lent);
+  const bool may_lend = present->epoch.value == ask.epoch() &&
+                        (present->state == store::TabletState::Frozen || present->state == store::TabletState::Lent);
   if (!may_lend) co_return request.reply(Status::StaleEpoch);
   if (RC_MUTATION("lend-without-the-tablet")) {
     (void)parts_.tablets.remove(id);
@@ -367,8 +363,7 @@ void TabletService::unfreezeTablet(Request request) {
   const auto present = parts_.tablets.get(id);
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch == new_epoch) return request.reply(Status::Ok);  // repeated
-  const bool is_served =
-      present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
   if (present->epoch.value != ask.epoch() || !is_served) return request.reply(Status::StaleEpoch);
   // The tablet goes on under a new epoch: requests under the old one, of clients and of the pull that was given up, are
   // answered with StaleEpoch.
@@ -476,68 +471,6 @@ void TabletService::pullProgress(Request request) {
   answer.set_lacks_places(progress->lacks_places);
   answer.mutable_log()->set_server(parts_.self.value);
   answer.mutable_log()->set_first_segment(progress->first_segment.value);
-  replyControl(std::move(request), answer);
-}
-
-wire::ServerNumbers TabletService::logNumbers() const {
-  wire::ServerNumbers numbers;
-  numbers.memory_bytes = parts_.log.config().memory_bytes;
-  const log::LogStats& stats = parts_.log.stats();
-  const auto gauge = [](const std::atomic<int64_t>& bytes) {
-    return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
-  };
-  // The bytes of tombstones that may still be written (succeeded_bytes) count, as they do for the limit.
-  numbers.live_bytes = gauge(stats.live_bytes) + gauge(stats.succeeded_bytes);
-  numbers.live_bytes_max = parts_.log.limit().liveBytesMax();
-  numbers.tombstone_bytes = gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes);
-  numbers.result_bytes = gauge(stats.result_bytes);
-  numbers.cleaner_copied_bytes = stats.cleaner_bytes_copied.load(std::memory_order_relaxed);
-  numbers.cleaner_freed_bytes = stats.cleaner_bytes_freed.load(std::memory_order_relaxed);
-  numbers.damaged_entries = stats.damaged_entries.load(std::memory_order_relaxed);
-  numbers.damaged_now = stats.damaged_now.load(std::memory_order_relaxed);
-  numbers.objects = parts_.store.objectCount();
-  numbers.index_bytes = parts_.store.indexBytes();
-  numbers.pinned_bytes = parts_.pinned.stats().pinned_bytes.load(std::memory_order_relaxed) +
-                         stats.pinned_bytes.load(std::memory_order_relaxed);
-  numbers.compaction_copied_bytes = stats.compaction_bytes_copied.load(std::memory_order_relaxed);
-  numbers.compaction_freed_bytes = stats.compaction_bytes_freed.load(std::memory_order_relaxed);
-  numbers.appended_bytes = stats.appended_bytes.load(std::memory_order_relaxed);
-  return numbers;
-}
-
-void TabletService::serverState(Request request) {
-  control::ServerStateRequest message;
-  if (!rpc::parseRequest(request, message)) return request.reply(Status::BadRequest);
-  control::ServerStateResponse answer;
-  answer.set_id(parts_.self.value);
-  wire::ServerNumbers numbers = logNumbers();
-  for (const store::Tablet& tablet : parts_.tablets.list()) {
-    control::TabletLoad& load = *answer.add_tablets();
-    load.set_tablet(tablet.id.value);
-    load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));
-    load.set_writes(tablet.counters->writes.load(std::memory_order_relaxed));
-  }
-  rpc::reportSessions(parts_.dispatch, message.lists_sessions() ? rpc::kSessionsListedMax : 0,
-                      *answer.mutable_transports());
-  numbers.requests = parts_.dispatch.requestCount();
-  numbers.uptime_ns = parts_.dispatch.clock().nowNs() - started_ns_;
-  if (parts_.replicas != nullptr) {
-    const ReplicaManager::Counts counts = parts_.replicas->counts();
-    numbers.replicas_wanted = counts.wanted;
-    numbers.replicas_least = counts.least;
-    numbers.replica_bytes = parts_.replicas->stats().bytes.load(std::memory_order_relaxed);
-    numbers.segments_repairing = counts.repairing;
-    numbers.has_too_few = parts_.replicas->writeStatus() == Status::TooFewReplicas;
-    numbers.is_short_of_places = parts_.replicas->isShortOfPlaces();
-  }
-  if (parts_.backup != nullptr) {
-    numbers.frames_total = parts_.backup->framesTotal();
-    numbers.frames_free = parts_.backup->framesFree();
-    numbers.storage_bytes = parts_.backup->storageBytes();
-    numbers.storage_bytes_needed = parts_.backup->storageBytesNeeded();
-    numbers.storage_failed = parts_.backup->hasFailed();
-  }
-  wire::fillNumbers(numbers, answer);
   replyControl(std::move(request), answer);
 }
 

@@ -8,16 +8,12 @@
 #include "master/cluster/change_keeper.h"
 #include "master/migration/migration_target.h"
 #include "master/recovery/recovery_target.h"
-#include "master/replication/backup_gauge.h"
-#include "master/replication/replica_manager.h"
-#include "master/requests/pinned_values.h"
-#include "rpc/dispatch.h"
+#include "rpc/service_table.h"
 #include "runtime/task.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "store/result_table.h"
 #include "store/tablet_table.h"
-#include "wire/server_numbers.h"
 
 namespace ramcore::wire::control {
 class TakeTabletRequest;
@@ -26,7 +22,7 @@ class TakeTabletRequest;
 namespace ramcore::master {
 
 /// Handlers of the coordinator's commands about tablets (take, drop, split, freeze, pull, adopt, lend, recover), and of
-/// its questions about progress and about the server as a whole. Every command may be repeated: it answers Ok when its
+/// its questions about their progress. Every command may be repeated: it answers Ok when its
 /// effect is there. Handlers run on the dispatch executor; those that have to wait are coroutines. Dropped tablets are
 /// cleared on the background executor.
 class TabletService {
@@ -40,16 +36,12 @@ class TabletService {
     MigrationTarget& target;
     RecoveryTarget& recovery;
     store::Maintenance& maintenance;
-    const PinnedValues& pinned;
     runtime::Rcu& rcu;
-    rpc::Dispatch& dispatch;
     runtime::Executor& background;
     Trace& trace;
     ChangeKeeper& changes;
-    const ReplicaManager* replicas;  ///< nullptr: without replication
-    const BackupGauge* backup;       ///< nullptr: this process keeps no replicas
   };
-  explicit TabletService(const Parts& parts) : parts_(parts), started_ns_(parts.dispatch.clock().nowNs()) {}
+  explicit TabletService(const Parts& parts) : parts_(parts) {}
   /// idle() is true (checked).
   ~TabletService();
   void addTo(rpc::ServiceTable& table);
@@ -64,7 +56,6 @@ class TabletService {
   void pullTablet(rpc::Request request);
   void recoverTablets(rpc::Request request);
   void pullProgress(rpc::Request request);
-  void serverState(rpc::Request request);
 
   /// Ends clearing of dropped tablets; watch idle().
   void stop() { stop_.store(true); }
@@ -87,13 +78,10 @@ class TabletService {
   /// is in service here.
   Status checkRecovery(const store::Tablet& tablet, bool is_survivor, bool& is_here);
   Status recoverOver(RecoveryPlan plan);
-  /// What this server tells of its memory, its log and its index.
-  wire::ServerNumbers logNumbers() const;
   runtime::Task<Status> drained(runtime::Executor& executor);
   runtime::Detached clear(store::Tablet tablet);
 
   const Parts parts_;
-  const int64_t started_ns_;
   std::atomic<uint32_t> running_{0};
   std::atomic<bool> stop_{false};
   SpinLock lock_;  // a leaf

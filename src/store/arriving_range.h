@@ -13,8 +13,8 @@ namespace ramcore::store {
 /// follow: of a hash that has arrived, every key that exists is in the index. The contents come in the order of hashes,
 /// so all hashes before the frontier have arrived; single hashes that were asked for before are noted, the latest ones.
 ///
-/// has() and isClosed(): any thread, two loads. A thread that looks at the index asks before that: if a hash has arrived,
-/// the look finds what there is. The other functions: one thread at a time, after the index was updated.
+/// has() and isClosed(): any thread, two loads. A thread that looks at the index asks before that: if a hash has
+/// arrived, the look finds what there is. The other functions: one thread at a time, after the index was updated.
 class ArrivingRange {
  public:
   /// @param anchor  the anchor of this arrival (log::PrivateSegments::openAnchor)

@@ -8,8 +8,8 @@
 namespace ramcore::store {
 
 /// The safe version: higher than every version that was handed out for keys whose trace is gone. Keys without an object
-/// get their first version from it. A key that is overwritten gets the version after its present one, which may be above
-/// the safe version; the ceiling is above all of them. Any thread; two atomics, no lock.
+/// get their first version from it. A key that is overwritten gets the version after its present one, which may be
+/// above the safe version; the ceiling is above all of them. Any thread; two atomics, no lock.
 class SafeVersion {
  public:
   /// The version that the next key without an object gets.

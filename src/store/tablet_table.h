@@ -43,9 +43,7 @@ struct Tablet {
   std::shared_ptr<const ArrivingRange> arriving{};  ///< in state Arriving: what has arrived
 
   /// Whether what is not in the index certainly does not exist. Asked before the index is.
-  bool hasArrived(KeyHash hash) const {
-    return arriving == nullptr || arriving->has(hash);
-  }
+  bool hasArrived(KeyHash hash) const { return arriving == nullptr || arriving->has(hash); }
 };
 
 /// What a request wants of a tablet.

@@ -31,8 +31,8 @@ class TombstoneQueue {
   void retire(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level)
       RC_EXCLUDES(lock_);
 
-  /// Takes the removed keys of a tablet that was Arriving: they have kept their tombstones in the index, durable or not,
-  /// so that no older object came back (Arriving). A bounded slice per call: those before `cursor` are taken.
+  /// Takes the removed keys of a tablet that was Arriving: they have kept their tombstones in the index, durable or
+  /// not, so that no older object came back (Arriving). A bounded slice per call: those before `cursor` are taken.
   /// @return the next cursor, or nothing when the range is done
   std::optional<KeyHash> retireSlice(const Tablet& tablet, KeyHash cursor) RC_EXCLUDES(lock_);
 

@@ -38,7 +38,9 @@ class MasterHandOverTest : public MasterRecoveryTest {
   }
   /// Nothing comes from the former owner any more.
   void cut() { world.network.partition("server1", "server2"); }
-  SegmentId firstSegment(size_t server) { return world.servers[server]->master().tablets().get(TabletId(1))->first_segment; }
+  SegmentId firstSegment(size_t server) {
+    return world.servers[server]->master().tablets().get(TabletId(1))->first_segment;
+  }
 
   /// The backup has the log of this server, which is as good as dead.
   void keepLogOf(size_t server) {
@@ -69,9 +71,8 @@ class MasterHandOverTest : public MasterRecoveryTest {
   }
   /// The key that arrives last, if it is not asked for.
   uint64_t lastKey() {
-    return *std::ranges::max_element(keys, {}, [](uint64_t number) {
-      return hashKey(TableId(kTable), asBytes(keyBytes(number)));
-    });
+    return *std::ranges::max_element(
+        keys, {}, [](uint64_t number) { return hashKey(TableId(kTable), asBytes(keyBytes(number))); });
   }
   /// Recovers the tablet under an epoch, from the log of `dead`, at a server that has a part of the contents.
   Status recoverOver(size_t dead, size_t survivor, uint64_t epoch) {

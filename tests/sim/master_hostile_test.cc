@@ -229,17 +229,19 @@ TEST_F(MasterHostileTest, Scans) {
 
 TEST_F(MasterHostileTest, RolesThatMayNot) {
   // Clients give no orders, and do not take part in moves.
-  for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState,
-                              Opcode::Pull, Opcode::PullResults, Opcode::Enlist, Opcode::CreateTable}) {
+  for (const Opcode opcode :
+       {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
+        Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::AdoptTablet, Opcode::LendTablet,
+        Opcode::Pull, Opcode::PullHashes, Opcode::PullResults, Opcode::Enlist, Opcode::CreateTable}) {
     cases_.push_back({std::string(wire::name(opcode)), join({bytesOf(header(opcode)), std::vector<std::byte>(40)})});
   }
   runAll();
 }
 
 TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
-  for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState}) {
+  for (const Opcode opcode :
+       {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
+        Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::AdoptTablet, Opcode::LendTablet}) {
     const auto garbage = join({bytesOf(header(opcode)), asBytes("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")});
     EXPECT_EQ(world.send(world.coordinator, garbage, 0)->outcome(), Status::BadRequest) << name(opcode);
   }
@@ -251,6 +253,8 @@ TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
   EXPECT_EQ(drop(0, 1), Status::BadRequest);
   EXPECT_EQ(freeze(5, 1), Status::NotFound);
   EXPECT_EQ(unfreeze(5, 1, 2), Status::NotFound);
+  EXPECT_EQ(lend(5, 1), Status::NotFound);
+  EXPECT_EQ(lend(1, 1), Status::StaleEpoch) << "not frozen";
   EXPECT_EQ(unfreeze(1, 1, 1), Status::BadRequest) << "not a new epoch";
   EXPECT_EQ(read("key").value, "value");
 }

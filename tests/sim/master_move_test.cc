@@ -24,9 +24,7 @@ class MasterMoveTest : public MasterServiceTest {
     }
   }
   /// Moves tablet 1 from server 0 with epoch 1 to server 1 with epoch 2.
-  void move() {
-    ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 2, 1, 0));
-  }
+  void move() { ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 2, 1, 0)); }
   WriteOptions there(uint64_t epoch = 2) { return {.epoch = epoch, .server = 1}; }
 
   uint64_t sequence = 0;

@@ -29,16 +29,16 @@ struct FreezeResult {
 enum class PullPhase : uint8_t { Unknown, Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined };
 
 struct PullResult {
-  Status status = Status::Ok;  ///< result of the call
-  bool done = false;           ///< of a recovery; of a move only if it has failed
+  Status status = Status::Ok;       ///< result of the call
+  bool done = false;                ///< of a recovery; of a move only if it has failed
   Status pull_status = Status::Ok;  ///< result of the pull
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  LogRef log;                 ///< when done
-  bool lacks_places = false;  ///< its replicas find no storage frames on other servers
+  LogRef log;                            ///< when done
+  bool lacks_places = false;             ///< its replicas find no storage frames on other servers
   PullPhase phase = PullPhase::Unknown;  ///< of a move
-  Status problem = Status::Ok;  ///< of a move: why the last attempt to fetch failed, while it is repeated
+  Status problem = Status::Ok;           ///< of a move: why the last attempt to fetch failed, while it is repeated
 };
 
 struct FenceResult {

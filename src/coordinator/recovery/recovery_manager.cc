@@ -169,24 +169,23 @@ ServerId RecoveryManager::inRecoveryOf(const Tablet& tablet) const {
       tablet.state == TabletState::Splitting || (tablet.state == TabletState::Moving && !tablet.isLent());
   if (is_in_other_hands) return {};
   if (!parts_.membership.isAlive(tablet.owner)) return tablet.owner;
-  const auto dead = std::ranges::find_if(
-      tablet.logs, [this](const LogRef& log) { return !parts_.membership.isAlive(log.server); });
+  const auto dead =
+      std::ranges::find_if(tablet.logs, [this](const LogRef& log) { return !parts_.membership.isAlive(log.server); });
   return dead == tablet.logs.end() ? ServerId() : dead->server;
 }
 
 /// The second dead server in whose log the tablet has contents, if both of its servers are dead.
 ServerId RecoveryManager::otherDead(const Tablet& tablet, ServerId dead) const {
-  const auto other = std::ranges::find_if(tablet.logs, [&](const LogRef& log) {
-    return log.server != dead && !parts_.membership.isAlive(log.server);
-  });
+  const auto other = std::ranges::find_if(
+      tablet.logs, [&](const LogRef& log) { return log.server != dead && !parts_.membership.isAlive(log.server); });
   return other == tablet.logs.end() ? ServerId() : other->server;
 }
 
-/// Of a tablet that was being handed over: the one of its two servers that lives.
+/// The server that lives, of the two of a tablet that was being handed over.
 ServerId RecoveryManager::survivorOf(const Tablet& tablet) const {
   if (!tablet.isLent()) return {};
-  const auto alive = std::ranges::find_if(
-      tablet.logs, [this](const LogRef& log) { return parts_.membership.isAlive(log.server); });
+  const auto alive =
+      std::ranges::find_if(tablet.logs, [this](const LogRef& log) { return parts_.membership.isAlive(log.server); });
   return alive == tablet.logs.end() ? ServerId() : alive->server;
 }
 

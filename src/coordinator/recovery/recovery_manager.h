@@ -49,9 +49,10 @@ struct RecoveryReport {
 /// together, in the recovery of the owner. A server counts as recovered when no tablet has contents in its log.
 ///
 /// Tablets that are being moved and are not handed over, and those that are split, are left to the move or split until
-/// it ends; tablets of a table that is being dropped are left to the drop. A log that stays incomplete is given up only when an operator says so, for exactly
-/// what is missing (acceptLoss); then what is there is fetched as usual (log_salvage.h). A server of which nothing is
-/// left is stored as recovered: its replicas are free, and its record may be forgotten.
+/// it ends; tablets of a table that is being dropped are left to the drop. A log that stays incomplete is given up only
+/// when an operator says so, for exactly what is missing (acceptLoss); then what is there is fetched as usual
+/// (log_salvage.h). A server of which nothing is left is stored as recovered: its replicas are free, and its record may
+/// be forgotten.
 ///
 /// While replicas of what is recovered find no storage frames, one dead server is recovered at a time
 /// (recovery_turns.h).

@@ -77,14 +77,15 @@ struct Tablet {
   TabletEpoch last_epoch;  ///< the highest that any server was ever told for this tablet; the next one is higher
   TabletState state = TabletState::Normal;
   ServerId owner;
-  std::vector<LogRef> logs;  ///< one; or two while it is handed over: the former owner's, then the owner's
-  ServerId recovery_master{};                    ///< while Recovering
+  std::vector<LogRef> logs;    ///< one; or two while it is handed over: the former owner's, then the owner's
+  ServerId recovery_master{};  ///< while Recovering
   Durability durability = Durability::Buffered;  ///< durability of its table; not stored with it
   bool operator==(const Tablet&) const = default;
 
   /// The part of its contents that is in the log of `server`; nullptr: none.
   const LogRef* logOf(ServerId server) const {
-    const auto at = std::find_if(logs.begin(), logs.end(), [server](const LogRef& log) { return log.server == server; });
+    const auto at =
+        std::find_if(logs.begin(), logs.end(), [server](const LogRef& log) { return log.server == server; });
     return at == logs.end() ? nullptr : &*at;
   }
   /// Whether its contents are in two logs, because it is being handed over: that of the former owner, and that of the
@@ -136,8 +137,8 @@ struct Migration {
   TabletEpoch destination_epoch;  ///< the epoch under which the destination gets it
   MigrationStep step = MigrationStep::Preparing;
   SegmentId destination_segment{};  ///< from Freezing on: where the destination's log has its contents from
-  bool cancelled = false;  ///< it is given up because that was asked for
-  std::string reason;      ///< reason of a failure, for a person
+  bool cancelled = false;           ///< it is given up because that was asked for
+  std::string reason;               ///< reason of a failure, for a person
   uint64_t objects = 0;
   uint64_t bytes = 0;
 

@@ -6,18 +6,14 @@
 #include "base/check.h"
 #include "base/mutation.h"
 #include "coordinator/state/stored_state.h"
-#include "coordinator/tablets/server_steps.h"
 #include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 namespace {
 
-constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
-constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
-// The first pauses of the steps for which clients wait.
-constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
-
-std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
+// Pauses between looks at what arrives. The first is short, because clients wait for the hand-over.
+constexpr int64_t kArrivalPauseNs = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kArrivalPauseNsMax = 100 * runtime::kNanosPerMilli;
 
 // Whether the tablet is as the move has stored it together with its step.
 bool isUnderWay(const Migration& move, const Tablet& tablet) {
@@ -47,7 +43,7 @@ bool isUnderWay(const Migration& move, const Tablet& tablet) {
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
-    : parts_(parts), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
+    : parts_(parts), calls_(parts_), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
 
 runtime::Task<Status> MigrationManager::load() {
   const Status ids = co_await ids_.load();
@@ -216,15 +212,15 @@ runtime::Task<void> MigrationManager::run(MigrationId id) {
 
 // False if the coordinator stops.
 runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
-  Verdict verdict;
+  StepOutcome outcome;
   switch (record(id).step) {
     case MigrationStep::Copying:
       co_return co_await storeGivingUp(id, "it was begun by an earlier version");
     case MigrationStep::Preparing:
-      verdict = co_await prepare(id);
+      outcome = co_await prepare(id);
       break;
     case MigrationStep::Freezing:
-      verdict = co_await freeze(id);
+      outcome = co_await freeze(id);
       break;
     case MigrationStep::Arriving:
       co_return co_await arrive(id);
@@ -234,87 +230,34 @@ runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
     default:
       co_return co_await giveUp(id);
   }
-  if (verdict.stopped) co_return false;
-  if (!verdict.succeeded) co_return co_await storeGivingUp(id, std::move(verdict.reason));
-  if (record(id).step == MigrationStep::Preparing) co_return co_await storeFreezing(id, verdict.segment);
+  if (outcome.stopped) co_return false;
+  if (!outcome.succeeded) co_return co_await storeGivingUp(id, std::move(outcome.reason));
+  if (record(id).step == MigrationStep::Preparing) co_return co_await storeFreezing(id, outcome.segment);
   co_return co_await storeHandOver(id);
 }
 
-// Asked before each attempt of a call. Gives the reason in `verdict`: the coordinator stops, the move was cancelled, or
+// Asked before each attempt of a call. Gives the reason in `outcome`: the coordinator stops, the move was cancelled, or
 // one of the two servers is dead.
-bool MigrationManager::mustEnd(MigrationId id, Verdict& verdict) const {
-  verdict.stopped = parts_.journal.stopping();
-  if (verdict.stopped) return true;
+bool MigrationManager::mustEnd(MigrationId id, StepOutcome& outcome) const {
+  outcome.stopped = parts_.journal.stopping();
+  if (outcome.stopped) return true;
   const Active& active = active_.at(id);
   if (active.cancel_wanted) {
-    verdict.reason = "cancelled";
+    outcome.reason = "cancelled";
   } else if (!parts_.membership.isAlive(active.migration.source)) {
-    verdict.reason = "the source is dead";
+    outcome.reason = "the source is dead";
   } else if (!parts_.membership.isAlive(active.migration.destination)) {
-    verdict.reason = "the destination is dead";
+    outcome.reason = "the destination is dead";
   }
-  return !verdict.reason.empty();
+  return !outcome.reason.empty();
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::prepare(MigrationId id) {
-  Verdict verdict = co_await startPull(id);
-  if (!verdict.succeeded) co_return verdict;
-  co_return co_await awaitPrepared(id);
-}
-
-runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId id) {
-  Backoff backoff(parts_.journal);
-  Verdict verdict;
-  bool cleared = false;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    Status status = Status::Ok;
-    if (!cleared) {
-      // Entries that a former ownership or a pull that was given up left there must not be taken for this pull's.
-      const TabletEpoch former(move.destination_epoch.value - 1);
-      status = co_await parts_.masters.dropTablet(move.destination, move.tablet, former);
-      cleared = isDropped(status);
-      if (cleared) status = Status::Ok;
-    }
-    if (status == Status::Ok) {
-      Tablet tablet = *parts_.map.findTablet(record(id).tablet);
-      tablet.owner = record(id).destination;
-      tablet.epoch = record(id).destination_epoch;
-      status = co_await parts_.masters.pullTablet(record(id).destination, std::move(tablet), record(id).source_epoch,
-                                                  record(id).source);
-      verdict.succeeded = status == Status::Ok;
-      if (verdict.succeeded) break;
-    }
-    if (!mayPass(status)) {
-      verdict.reason = text("the destination does not take the tablet", status);
-      break;
-    }
-    (void)co_await backoff.pause();
-  }
-  co_return verdict;
-}
-
-runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPrepared(MigrationId id) {
-  Verdict verdict;
-  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    const PullResult pull =
-        co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
-    if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
-      verdict.reason = text("the destination does not get ready", pull.pull_status);
-      break;
-    }
-    verdict.succeeded = pull.status == Status::Ok && pull.phase >= PullPhase::Prepared;
-    verdict.segment = pull.log.first_segment;
-    if (verdict.succeeded) break;
-    if (!mayPass(pull.status) && pull.status != Status::Ok) {
-      verdict.reason = text("the destination has lost the tablet", pull.status);
-      break;
-    }
-    (void)co_await parts_.journal.sleepFor(pause.nextNs());
-  }
-  co_return verdict;
+runtime::Task<StepOutcome> MigrationManager::prepare(MigrationId id) {
+  const Migration move = record(id);
+  const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
+  StepOutcome outcome = co_await calls_.startPull(move, must_end);
+  if (!outcome.succeeded) co_return outcome;
+  co_return co_await calls_.awaitPrepared(move, must_end);
 }
 
 runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId destination_segment) {
@@ -330,48 +273,12 @@ runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId de
   co_return true;
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::freeze(MigrationId id) {
-  Version version_ceiling = 0;
-  Verdict verdict = co_await freezeSource(id, version_ceiling);
-  if (!verdict.succeeded) co_return verdict;
-  co_return co_await adopt(id, version_ceiling);
-}
-
-runtime::Task<MigrationManager::Verdict> MigrationManager::freezeSource(MigrationId id, Version& version_ceiling) {
-  Backoff backoff(parts_.journal);
-  Verdict verdict;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    const FreezeResult frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
-    version_ceiling = frozen.version_ceiling;
-    verdict.succeeded = frozen.status == Status::Ok && version_ceiling != 0;
-    if (verdict.succeeded) break;
-    if (!mayPass(frozen.status)) {
-      verdict.reason = text("the source does not freeze the tablet", frozen.status);
-      break;
-    }
-    (void)co_await backoff.pause();
-  }
-  co_return verdict;
-}
-
-// Nobody can write to the tablet meanwhile, so the pauses are short.
-runtime::Task<MigrationManager::Verdict> MigrationManager::adopt(MigrationId id, Version version_ceiling) {
-  runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
-  Verdict verdict;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    const Status adopted =
-        co_await parts_.masters.adoptTablet(move.destination, move.tablet, move.destination_epoch, version_ceiling);
-    verdict.succeeded = adopted == Status::Ok;
-    if (verdict.succeeded) break;
-    if (!mayPass(adopted)) {
-      verdict.reason = text("the destination does not take over the results of calls", adopted);
-      break;
-    }
-    (void)co_await parts_.journal.sleepFor(pause.nextNs());
-  }
-  co_return verdict;
+runtime::Task<StepOutcome> MigrationManager::freeze(MigrationId id) {
+  const Migration move = record(id);
+  const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
+  StepOutcome outcome = co_await calls_.freezeSource(move, must_end);
+  if (!outcome.succeeded) co_return outcome;
+  co_return co_await calls_.adopt(move, outcome.version_ceiling, must_end);
 }
 
 runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
@@ -419,11 +326,11 @@ runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string 
 
 // ---- from the hand-over on
 
-// Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is told
-// to the other one that could contradict the recovery.
+// Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is
+// told to the other one that could contradict the recovery.
 runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
   const Migration move = record(id);
-  runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
+  runtime::GrowingPause pause(kArrivalPauseNs, kArrivalPauseNsMax);
   bool is_lent = false;
   bool is_taken = false;
   while (!parts_.journal.stopping()) {
@@ -438,8 +345,8 @@ runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
                                   is_there ? "" : "the destination is dead");
     }
     if (tablet.state == TabletState::Moving) {
-      if (!is_lent) is_lent = co_await lend(move);
-      if (is_lent && !is_taken) is_taken = co_await take(move);
+      if (!is_lent) is_lent = co_await calls_.lend(move);
+      if (is_lent && !is_taken) is_taken = co_await calls_.take(move);
       bool has_joined = false;
       if (is_taken) has_joined = co_await hasJoined(id);
       if (has_joined) co_return co_await storeArrived(id);
@@ -449,26 +356,9 @@ runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
   co_return false;
 }
 
-// True if the source does not answer any more. If it is dead, the recovery goes on.
-runtime::Task<bool> MigrationManager::lend(const Migration& move) {
-  if (RC_MUTATION("take-before-the-source-has-lent")) co_return true;
-  if (!parts_.membership.isAlive(move.source)) co_return false;
-  const Status lent = co_await parts_.masters.lendTablet(move.source, move.tablet, move.source_epoch);
-  co_return lent == Status::Ok;
-}
-
-runtime::Task<bool> MigrationManager::take(const Migration& move) {
-  const Tablet tablet = *parts_.map.findTablet(move.tablet);
-  const bool is_ours = tablet.state == TabletState::Moving && parts_.membership.isAlive(move.destination);
-  if (!is_ours) co_return false;
-  const TakeResult taken = co_await parts_.masters.takeArriving(move.destination, tablet);
-  co_return taken.status == Status::Ok;
-}
-
 runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   const Migration move = record(id);
-  const PullResult pull =
-      co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
   if (pull.status != Status::Ok) co_return false;
   Active& active = active_.at(id);
   active.migration.objects = pull.objects;
@@ -501,72 +391,18 @@ runtime::Task<bool> MigrationManager::finish(MigrationId id) {
   // The source of a move that an earlier version has handed over may answer reads until it has dropped the tablet.
   const bool drops_first = move.step == MigrationStep::HandedOver;
   bool goes_on = true;
-  if (drops_first) goes_on = co_await dropAtSource(move, true);
-  if (goes_on) goes_on = co_await settleAtDestination(move);
-  if (goes_on && !drops_first) goes_on = co_await dropAtSource(move, false);
+  if (drops_first) goes_on = co_await calls_.dropAtSource(move, true);
+  if (goes_on) goes_on = co_await calls_.settleAtDestination(move);
+  if (goes_on && !drops_first) goes_on = co_await calls_.dropAtSource(move, false);
   if (!goes_on || parts_.journal.stopping()) co_return false;
   co_return co_await storeEnd(id, MigrationStep::Done, {});
 }
 
-// False if the coordinator stops.
-runtime::Task<bool> MigrationManager::settleAtDestination(const Migration& move) {
-  Backoff backoff(parts_.journal);
-  while (parts_.membership.isAlive(move.destination)) {
-    const Tablet tablet = *parts_.map.findTablet(move.tablet);
-    const TakeResult taken = co_await parts_.masters.takeTablet(move.destination, tablet, false);
-    if (taken.status == Status::Ok) break;
-    const bool awake = co_await backoff.pause();
-    if (!awake) co_return false;
-  }
-  co_return true;
-}
-
-// What the source has lent takes memory until it is told to drop it. False if the coordinator stops.
-// @param awaits_lease  if it is dead, its lease is waited for
-runtime::Task<bool> MigrationManager::dropAtSource(const Migration& move, bool awaits_lease) {
-  Backoff backoff(parts_.journal);
-  while (awaits_lease ? !parts_.membership.leaseIsOver(move.source) : parts_.membership.isAlive(move.source)) {
-    if (parts_.membership.isAlive(move.source)) {
-      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
-      if (isDropped(dropped)) break;
-    }
-    const bool awake = co_await backoff.pause();
-    if (!awake) co_return false;
-  }
-  co_return true;
-}
-
 runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
   const Migration move = record(id);
-  const TabletEpoch new_epoch = parts_.map.findTablet(move.tablet)->epoch;
-  Backoff resuming(parts_.journal);
-  while (parts_.membership.isAlive(move.source)) {
-    const Status resumed =
-        co_await parts_.masters.unfreezeTablet(move.source, move.tablet, move.source_epoch, new_epoch);
-    if (resumed == Status::Ok) break;
-    if (!mayPass(resumed)) {
-      parts_.trace.error("server " + std::to_string(move.source.value) + " does not go on with tablet " +
-                         std::to_string(move.tablet.value) + ": " + std::string(name(resumed)));
-      break;
-    }
-    const bool awake = co_await resuming.pause();
-    if (!awake) co_return false;
-  }
-  // The destination keeps in memory what it has fetched until it is told to drop it. After the end is stored, nobody
-  // would tell it.
-  Backoff forgetting(parts_.journal);
-  while (parts_.membership.isAlive(move.destination)) {
-    const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);
-    if (isDropped(dropped)) break;
-    if (!mayPass(dropped)) {
-      parts_.trace.error("server " + std::to_string(move.destination.value) + " does not forget tablet " +
-                         std::to_string(move.tablet.value) + ": " + std::string(name(dropped)));
-      break;
-    }
-    const bool awake = co_await forgetting.pause();
-    if (!awake) co_return false;
-  }
-  if (parts_.journal.stopping()) co_return false;
+  bool goes_on = co_await calls_.resumeSource(move, parts_.map.findTablet(move.tablet)->epoch);
+  if (goes_on) goes_on = co_await calls_.forgetAtDestination(move);
+  if (!goes_on || parts_.journal.stopping()) co_return false;
   co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed, move.reason);
 }
 

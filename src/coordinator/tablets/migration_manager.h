@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "coordinator/tablets/migration_calls.h"
 #include "coordinator/tablets/parts.h"
 
 namespace ramcore::coordinator {
@@ -14,7 +15,8 @@ namespace ramcore::coordinator {
 ///
 ///   Preparing   the destination gets ready. The source serves.
 ///   Freezing    the source refuses mutations, the destination takes over what there is besides objects.
-///   Arriving    the tablet belongs to the destination, under a new epoch, and its contents are in both logs. The source
+///   Arriving    the tablet belongs to the destination, under a new epoch, and its contents are in both logs. The
+///   source
 ///               answers nothing any more, or is dead and its lease over; then the destination answers, and fetches the
 ///               contents.
 ///   Arrived     the contents are in the destination's log alone. The source drops the tablet.
@@ -25,8 +27,8 @@ namespace ramcore::coordinator {
 ///   Failed      (from GivingUp) given up for the stored reason. The source stays the owner; if it is dead, the
 ///               recovery gives the tablet to another server.
 ///
-/// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in hand
-/// (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.
+/// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in
+/// hand (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
@@ -69,43 +71,28 @@ class MigrationManager final : public TabletOperations {
   struct Active : Progress {
     bool cancel_wanted = false;
   };
-  /// How a step ended that can be given up.
-  struct Verdict {
-    bool stopped = false;  ///< the coordinator stops
-    bool succeeded = false;
-    std::string reason;  ///< why not, unless it succeeded
-    SegmentId segment;   ///< of Preparing: where the destination's log begins to hold the contents
-  };
-
   Status mayBegin(const Tablet* tablet, ServerId destination) const;
   runtime::Task<void> run(MigrationId id);
   runtime::Task<bool> runStep(MigrationId id);
-  runtime::Task<Verdict> prepare(MigrationId id);
-  runtime::Task<Verdict> startPull(MigrationId id);
-  runtime::Task<Verdict> awaitPrepared(MigrationId id);
-  runtime::Task<Verdict> freeze(MigrationId id);
-  runtime::Task<Verdict> freezeSource(MigrationId id, Version& version_ceiling);
-  runtime::Task<Verdict> adopt(MigrationId id, Version version_ceiling);
+  runtime::Task<StepOutcome> prepare(MigrationId id);
+  runtime::Task<StepOutcome> freeze(MigrationId id);
   runtime::Task<bool> storeFreezing(MigrationId id, SegmentId destination_segment);
   runtime::Task<bool> storeHandOver(MigrationId id);
   runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
   runtime::Task<bool> arrive(MigrationId id);
-  runtime::Task<bool> lend(const Migration& move);
-  runtime::Task<bool> take(const Migration& move);
   runtime::Task<bool> hasJoined(MigrationId id);
   runtime::Task<bool> storeArrived(MigrationId id);
   runtime::Task<bool> finish(MigrationId id);
-  runtime::Task<bool> settleAtDestination(const Migration& move);
-  runtime::Task<bool> dropAtSource(const Migration& move, bool awaits_lease);
   runtime::Task<bool> giveUp(MigrationId id);
   runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step, std::string reason);
   bool isMoving(TabletId tablet) const;
-  bool mustEnd(MigrationId id, Verdict& verdict) const;
+  bool mustEnd(MigrationId id, StepOutcome& outcome) const;
   void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
   size_t runningCount() const;
   const Migration& record(MigrationId id) const { return active_.at(id).migration; }
 
   const Parts parts_;
+  MigrationCalls calls_;
   IdAllocator ids_;
   runtime::Signal changed_;               // a step was stored
   std::map<MigrationId, Active> active_;  // moves under way, and the last kFinishedKept that are over

@@ -20,8 +20,8 @@ struct EntryInput {
   /// The entry of this log that dies by this one. Set for every tombstone (whose `payload` is empty) that has no
   /// `anchor`, and for an object that replaces another. The new entry will name the segment in which the dead one lies.
   EntryRef dead = {};
-  /// For a tombstone without a `dead`: the anchor that it names (PrivateSegments::openAnchor). It keeps older entries of
-  /// its key dead as long as the anchor is there, wherever they lie.
+  /// For a tombstone without a `dead`: the anchor that it names (PrivateSegments::openAnchor). It keeps older entries
+  /// of its key dead as long as the anchor is there, wherever they lie.
   SegmentId anchor = {};
   /// For an object: the result of the call that writes it, which the object is to carry. nullptr: none. It satisfies
   /// CarriedResult::canCarry.

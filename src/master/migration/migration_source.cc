@@ -38,8 +38,8 @@ Result<store::Tablet> MigrationSource::tabletOf(TabletId id, TabletEpoch epoch, 
   const auto tablet = parts_.tablets.get(id);
   if (!tablet) return Status::WrongServer;
   if (tablet->epoch != epoch) return Status::StaleEpoch;
-  const bool is_ready = tablet->state == store::TabletState::Lent ||
-                        (while_frozen && tablet->state == store::TabletState::Frozen);
+  const bool is_ready =
+      tablet->state == store::TabletState::Lent || (while_frozen && tablet->state == store::TabletState::Frozen);
   if (!is_ready) return Status::RetryLater;
   return *tablet;
 }

@@ -57,8 +57,8 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   // Only for the background executor.
   log::Segment* anchor = nullptr;
   std::optional<log::SideLog> side;
-  bool takes_hashes = false;   // hashes for which calls wait are pulled
-  bool pulls_hashes = false;   // a coroutine is at it
+  bool takes_hashes = false;  // hashes for which calls wait are pulled
+  bool pulls_hashes = false;  // a coroutine is at it
 };
 
 struct MigrationTarget::Slice {
@@ -241,8 +241,8 @@ runtime::Task<Status> MigrationTarget::awaitOrder(Pull& pull, Phase wanted) {
 runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
   pull.phase.store(Phase::Adopting);
   pull.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
-  // The versions that are handed out here are above all that the source has handed out: or a new object would lose to an
-  // older one that is pulled after it.
+  // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
+  // an older one that is pulled after it.
   parts_.store.raiseSafeVersion(pull.version_ceiling.load());
   if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
   const Status status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
@@ -301,7 +301,8 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
     if (status == Status::Ok && slice.safe_version > store::kForeignVersionMax) status = Status::BadRequest;
     // A source that goes in circles, or out of the range.
-    const bool moves_on = slice.is_last || (slice.next_cursor > cursor && pull.tablet().range.contains(slice.next_cursor));
+    const bool moves_on =
+        slice.is_last || (slice.next_cursor > cursor && pull.tablet().range.contains(slice.next_cursor));
     if (status == Status::Ok && !moves_on) status = Status::BadRequest;
     if (status == Status::Ok) status = co_await replayAll(pull, slice);
     if (pull.isOver()) co_return Status::Cancelled;

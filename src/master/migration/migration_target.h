@@ -27,7 +27,8 @@ namespace ramcore::master {
 ///
 ///   start()   gets ready: purges the range, rolls the head, opens the anchor. The tablet is here in state Pulling
 ///   adopt()   takes over the results of calls, and the ceiling of versions, from the frozen source
-///   arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side log
+///   arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side
+///   log
 ///             that joins the log; before others those for which calls wait (PriorityPulls)
 ///   settle()  the contents are in this server's log alone, and the tablet is a usual one
 ///
@@ -68,7 +69,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// StaleEpoch if there is one under a newer epoch.
   Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
   /// @param version_ceiling  above the version of every key of the tablet
-  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; the status of a pull
+  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; the status of a
+  /// pull
   ///         that has failed
   Status adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling);
   /// Puts an adopted tablet into state Arriving. Ok also if that was done. RetryLater: not adopted yet; otherwise as
@@ -84,8 +86,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
 
   /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
   Result<Progress> progress(TabletId tablet) const;
-  /// Ends a pull under `epoch` or an older epoch, and forgets it: its tablet is dropped. The pull stops within one slice.
-  /// If it puts the tablet into the tablet table after this call, it takes it out again.
+  /// Ends a pull under `epoch` or an older epoch, and forgets it: its tablet is dropped. The pull stops within one
+  /// slice. If it puts the tablet into the tablet table after this call, it takes it out again.
   void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
   /// Ends all pulls; watch idle().
   void stop() { attempts_.stop(); }

@@ -1,6 +1,7 @@
 #include "master/migration/priority_pulls.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 

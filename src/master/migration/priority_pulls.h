@@ -73,9 +73,9 @@ class PriorityPulls {
   void open(TabletId tablet) RC_EXCLUDES(lock_);
   /// Nobody may wait for it any more; those that do go on with `status`.
   void close(TabletId tablet, Status status) RC_EXCLUDES(lock_);
-  /// The hashes that are waited for, each once, ascending, at most `count_max`: those that have been waited for longest.
-  /// Gives up those that have waited too long. Nothing: nobody waits, and the next call that does is told to the
-  /// listener.
+  /// The hashes that are waited for, each once, ascending, at most `count_max`: those that have been waited for
+  /// longest. Gives up those that have waited too long. Nothing: nobody waits, and the next call that does is told to
+  /// the listener.
   std::vector<KeyHash> takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) RC_EXCLUDES(lock_);
   /// The calls that wait for these hashes (ascending) go on with `status`.
   void release(TabletId tablet, const std::vector<KeyHash>& hashes, Status status) RC_EXCLUDES(lock_);

@@ -63,17 +63,16 @@ struct RecoveryTarget::Recovery : store::IntakeAttempt {
       Source& source = sources.emplace_back();
       for (const rpc::PeerAddress& address : log.holders) source.holders.push_back({.address = address});
       for (const RecoveryPlan::Part& part : plan.parts) {
-        source.ranges.push_back({.table = part.tablet.table,
-                                 .hashes = part.tablet.range,
-                                 .first_segment = part.first_segments[i]});
+        source.ranges.push_back(
+            {.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segments[i]});
       }
       for (const RecoveryPlan::Segment& segment : log.segments) segments.push_back({i, &segment});
     }
     for (const RecoveryPlan::Part& part : plan.parts) parts.emplace_back().tablet = part.tablet;
   }
   /// The order that notes may rely on. It is empty for a salvage: some segments are missing, and with them perhaps
-  /// entries that say what is dead, so no note is forgotten before the end. It is also empty for two logs: what one says
-  /// of its own segments says nothing about those of the other.
+  /// entries that say what is dead, so no note is forgotten before the end. It is also empty for two logs: what one
+  /// says of its own segments says nothing about those of the other.
   static std::vector<SegmentId> replayOrder(const RecoveryPlan& plan) {
     std::vector<SegmentId> order;
     if (plan.isSalvage() || plan.logs.size() != 1) return order;
@@ -101,7 +100,7 @@ struct RecoveryTarget::Recovery : store::IntakeAttempt {
     size_t log;
     const RecoveryPlan::Segment* segment;
   };
-  std::vector<Numbered> segments;  // in the order in which they are replayed
+  std::vector<Numbered> segments;                  // in the order in which they are replayed
   std::vector<std::shared_ptr<Recovery>> earlier;  // attempts that have to end before this one begins
   // What each of `parts` has already, if this server is a survivor; that is served, and is not replayed.
   std::vector<std::shared_ptr<const store::ArrivingRange>> arrived;
@@ -375,8 +374,8 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
 /// cannot be cleaned. So if the cleaner makes no room elsewhere, the side log joins the log and another one begins.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
-    const Status joined = co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience,
-                                                recovery.plan.is_survivor);
+    const Status joined =
+        co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience, recovery.plan.is_survivor);
     if (joined != Status::Ok) co_return joined;
     recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
     recovery.side_has_entries = false;

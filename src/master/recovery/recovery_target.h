@@ -99,7 +99,8 @@ class RecoveryTarget {
   /// Begins a recovery. Ok also if it is going on or done already: the same tablets under the same epochs. Older
   /// attempts of a tablet are given up, and what they brought is forgotten. StaleEpoch if a tablet is known under a
   /// newer epoch, or under this epoch together with other tablets.
-  /// @param plan  validated. None of its tablets is in service here, unless plan.is_survivor: then all are here, nothing
+  /// @param plan  validated. None of its tablets is in service here, unless plan.is_survivor: then all are here,
+  /// nothing
   ///              arrives for them any more (MigrationTarget::interrupt), and what has not arrived is not served
   Status start(RecoveryPlan plan);
   /// Whether exactly this recovery is known; some of its tablets may have been taken into service.
@@ -151,7 +152,7 @@ class RecoveryTarget {
   const Parts parts_;
   store::TabletIntake intake_;
   ReplicaReader reader_;
-  SpinLock lock_;  // a leaf
+  SpinLock lock_;                                                          // a leaf
   std::vector<std::weak_ptr<Recovery>> at_survivor_ RC_GUARDED_BY(lock_);  // attempts as a survivor, which may be over
   store::IntakeAttempts attempts_;
   Stats stats_;

@@ -189,7 +189,8 @@ void MultiRequests::read(Request request) {
     lookUp(parts_.store, batch);
     RC_POINT(Read);
     for (const ReadPart& part : batch) {
-      if (part.status == Status::Ok && part.ref) show_after.add(store::ShowAfter::of(parts_.log, part.permit.level, part.ref));
+      if (part.status == Status::Ok && part.ref)
+        show_after.add(store::ShowAfter::of(parts_.log, part.permit.level, part.ref));
     }
   }
   const uint64_t response_bytes =
