@@ -75,6 +75,15 @@ void fillLog(const LogPlan& plan, const Membership& membership, Message& message
   }
 }
 
+// A server speaks of its own log. What it says of another one must not get into a tablet's list.
+// @tparam Result  TakeResult or PullResult
+template <typename Result>
+void takeLog(ServerId server, const control::LogRef& told, Result& result) {
+  const bool is_own = told.server() == 0 || told.server() == server.value;
+  if (!is_own && result.status == Status::Ok) result.status = Status::BadRequest;
+  result.log = {server, SegmentId(told.first_segment())};
+}
+
 }  // namespace
 
 template <typename RequestMessage, typename ResponseMessage>
@@ -119,8 +128,7 @@ runtime::Task<TakeResult> RpcMasterCalls::take(ServerId server, Tablet tablet, b
   control::TakeTabletResponse response;
   TakeResult result;
   result.status = co_await call(server, Opcode::TakeTablet, std::move(request), response);
-  result.log = logOf(response.log());
-  if (result.log.server == ServerId()) result.log.server = server;
+  takeLog(server, response.log(), result);
   co_return result;
 }
 
@@ -222,8 +230,7 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.bytes = response.bytes();
   result.fraction = response.fraction();
   result.lacks_places = response.lacks_places();
-  result.log = logOf(response.log());
-  if (result.log.server == ServerId()) result.log.server = server;
+  takeLog(server, response.log(), result);
   co_return result;
 }
 
