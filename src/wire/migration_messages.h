@@ -67,4 +67,34 @@ struct PullResults {
   using Response = Pull::Response;
 };
 
+/// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log. The range
+/// is divided into kWindows windows of equal width. The numbers of a window with very many objects are estimated from
+/// its beginning, so that an answer costs little however large the tablet is.
+struct MeasureTablet {
+  static constexpr Opcode kOpcode = Opcode::MeasureTablet;
+  static constexpr uint32_t kWindows = 64;
+  struct Request {
+    RequestHeader header;
+    TabletId tablet;
+    TabletEpoch epoch;
+    uint32_t window;  ///< the first one that is asked about; kWindows: only what follows the windows is wanted
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && window <= kWindows && reserved == 0; }
+  };
+  struct Response {
+    ResponseHeader header;
+    uint64_t object_bytes;     ///< of the objects in the windows that are answered
+    uint64_t large_bytes;      ///< the part in objects above LogConfig::smallEntryBytesMax()
+    uint64_t tombstone_bytes;  ///< what their tombstones would take
+    uint64_t appended_bytes;   ///< that the owner has appended to its log for all of its tablets, before it looked
+    uint32_t next_window;      ///< the first one that is not answered; kWindows: none is left
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && next_window <= kWindows && reserved == 0; }
+  };
+};
+static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 40);
+static_assert(Message<MeasureTablet::Response> && sizeof(MeasureTablet::Response) == 48);
+
 }  // namespace ramcore::wire

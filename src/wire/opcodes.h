@@ -36,9 +36,10 @@ enum class Opcode : uint16_t {
   FenceServer = 56,  ///< accept nothing from a dead master any more, and list what there is of its log
 
   // Master -> master: fixed structs of migration_messages.h.
-  Pull = 64,         ///< one slice of a lent tablet
-  PullResults = 65,  ///< the unacknowledged result records of a frozen tablet
-  PullHashes = 66,   ///< the objects of some key hashes of a lent tablet, for which calls wait
+  Pull = 64,           ///< one slice of a lent tablet
+  PullResults = 65,    ///< the unacknowledged result records of a frozen tablet
+  PullHashes = 66,     ///< the objects of some key hashes of a lent tablet, for which calls wait
+  MeasureTablet = 67,  ///< how much room a tablet takes
 
   // Master or recovery master -> backup: fixed structs of replica_messages.h.
   WriteReplica = 80,  ///< bytes of a segment

@@ -1,6 +1,6 @@
-/// What a server that gives a tablet away may answer to the one that pulls it: results of calls, slices and single
-/// hashes with any header and any bytes as entries. Before the hand-over the pull ends, well or not; after it the
-/// tablet is served as far as it has arrived. The puller goes on serving, and the tablet can be dropped.
+/// What a server that gives a tablet away may answer to the one that pulls it: its size, results of calls, slices and
+/// single hashes with any header and any bytes as entries. Before the hand-over the pull ends, well or not; after it
+/// the tablet is served as far as it has arrived. The puller goes on serving, and the tablet can be dropped.
 ///
 /// An input is a list of answers: AnswerHead, then entries. Unless the answer says that it goes out as it is, its
 /// entries get the tablet's table and the checksums that they ought to have, because a fuzzer guesses neither. When the
@@ -18,10 +18,10 @@ using wire::Opcode;
 struct AnswerHead {
   uint8_t flags;
   uint8_t entry_units;  // of 8 bytes
-  uint8_t next_cursor;  // its highest byte; of single hashes: their count
+  uint8_t next_cursor;  // its highest byte; of single hashes: their count; of a size: the next window
   uint8_t status;       // 0 is Ok
   uint32_t unused;
-  uint64_t safe_version;
+  uint64_t safe_version;  // of a size: the objects' bytes
 };
 static_assert(sizeof(AnswerHead) == 16);
 constexpr uint8_t kDone = 1;
@@ -36,6 +36,7 @@ class HostileSource {
     process.dispatch().services().add<&HostileSource::answer>(Opcode::Pull, *this, rules);
     process.dispatch().services().add<&HostileSource::answer>(Opcode::PullResults, *this, rules);
     process.dispatch().services().add<&HostileSource::answer>(Opcode::PullHashes, *this, rules);
+    process.dispatch().services().add<&HostileSource::answer>(Opcode::MeasureTablet, *this, rules);
     process.listen();
   }
   bool isUsedUp() const { return rest.size() < sizeof(AnswerHead); }
@@ -49,6 +50,16 @@ class HostileSource {
     const ByteSpan taken = rest.first(std::min<size_t>(rest.size(), head.entry_units * size_t{8}));
     rest = rest.subspan(taken.size());
     if (head.status != 0) return request.reply(static_cast<Status>(head.status));
+    if (request.opcode() == Opcode::MeasureTablet) {
+      transport::TxMessage response = request.allocate(sizeof(wire::MeasureTablet::Response));
+      response.appendHead(wire::MeasureTablet::Response{.header = {.status = Status::Ok},
+                                                        .object_bytes = head.safe_version,
+                                                        .large_bytes = head.safe_version / 2,
+                                                        .tombstone_bytes = taken.size(),
+                                                        .appended_bytes = head.flags * uint64_t{1000},
+                                                        .next_window = head.next_cursor});
+      return request.reply(std::move(response));
+    }
     std::vector<std::byte> entries(taken.begin(), taken.end());
     if ((head.flags & kAsItIs) == 0) fuzz::repairEntries(entries);
     const auto bytes = static_cast<uint32_t>(entries.size());
@@ -87,7 +98,7 @@ class PullWorld {
     pull.set_source(world_.other_server.identity.id);
     pull.add_source_locators("sim://other");
     RC_CHECK(world_.command(Opcode::PullTablet, pull)->outcome() == Status::Ok);
-    RC_CHECK(world_.runUntil([&] { return progress().phase == Phase::Prepared; }));
+    RC_CHECK(world_.runUntil([&] { return progress().done || progress().phase == Phase::Prepared; }));
     if (adopt(epoch)) {
       RC_CHECK(tablet_.take(epoch, true) == Status::Ok);
       // The write has its key pulled before others.

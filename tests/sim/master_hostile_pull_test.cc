@@ -21,6 +21,7 @@ class ResultSource {
     const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     process.dispatch().services().add<&ResultSource::answerObjects>(Opcode::Pull, *this, rules);
     process.dispatch().services().add<&ResultSource::answerResults>(Opcode::PullResults, *this, rules);
+    process.dispatch().services().add<&ResultSource::answerMeasure>(Opcode::MeasureTablet, *this, rules);
     process.listen();
   }
 
@@ -28,9 +29,20 @@ class ResultSource {
   Version version = 0;
   uint32_t table = kTable;
   int pulls_of_results = 0;
+  wire::MeasureTablet::Response measured{.header = {.status = Status::Ok},
+                                         .object_bytes = 0,
+                                         .large_bytes = 0,
+                                         .tombstone_bytes = 0,
+                                         .appended_bytes = 0,
+                                         .next_window = wire::MeasureTablet::kWindows};
 
  private:
   void answerObjects(rpc::Request request) { answer(std::move(request), {}); }
+  void answerMeasure(rpc::Request request) {
+    transport::TxMessage response = request.allocate(sizeof(measured));
+    response.appendHead(measured);
+    request.reply(std::move(response));
+  }
   void answerResults(rpc::Request request) {
     ++pulls_of_results;
     const Version result{};
@@ -81,8 +93,8 @@ class MasterHostilePullTest : public MasterServiceTest {
     ask.set_source(world.other_server.identity.id);
     ask.add_source_locators("sim://other");
     EXPECT_EQ(beginPull(ask, 0), Status::Ok);
-    EXPECT_EQ(pullProgress(kPulled, 0, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
-    const Status adopted = adopt(kPulled, epoch, kCeiling, 0);
+    const auto prepared = static_cast<Status>(pullProgress(kPulled, 0, control::PULL_PREPARED).status());
+    const Status adopted = prepared == Status::Ok ? adopt(kPulled, epoch, kCeiling, 0) : prepared;
     EXPECT_EQ(drop(kPulled, epoch), Status::Ok);
     return adopted;
   }
@@ -106,6 +118,24 @@ class MasterHostilePullTest : public MasterServiceTest {
   ResultSource source_;
   uint64_t epoch_ = kSourceEpoch;
 };
+
+TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
+  const wire::MeasureTablet::Response sound = source_.measured;
+  const auto end = [&](const std::function<void(wire::MeasureTablet::Response&)>& change) {
+    source_.measured = sound;
+    change(source_.measured);
+    return pullOnce();
+  };
+  EXPECT_EQ(end([](auto&) {}), Status::Ok);
+  EXPECT_EQ(end([](auto& answer) { answer.next_window = 0; }), Status::BadRequest) << "it would be asked for ever";
+  EXPECT_EQ(end([](auto& answer) { answer.next_window = 65; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.object_bytes = ~uint64_t{0}; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.tombstone_bytes = ~uint64_t{0}; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.large_bytes = 1; }), Status::BadRequest) << "more than all";
+  EXPECT_EQ(end([](auto& answer) { answer.object_bytes = uint64_t{1} << 39; }), Status::NoSpace);
+  EXPECT_EQ(end([](auto& answer) { answer.appended_bytes = ~uint64_t{0}; }), Status::Ok) << "nothing since then";
+  EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+}
 
 TEST_F(MasterHostilePullTest, ResultsOfOtherOpcodes) {
   for (const Opcode opcode : {Opcode::Read, Opcode::Pull, Opcode::MultiRead, static_cast<Opcode>(0xffff)}) {

@@ -186,6 +186,11 @@ class MovePlacesTest : public MasterServiceTest {
   Status beginPull(uint64_t epoch) { return pull(1, 0, kLast, 1, epoch, to_, 0); }
   /// Something newer than the present log head makes every intake wait for another one.
   void makeHeadOld() {
+    control::TakeTabletRequest create;
+    *create.mutable_tablet() = tabletOf(7, 0, kLast, 1);
+    create.mutable_tablet()->set_table(kTable + 1);
+    create.set_created_empty(true);
+    ASSERT_EQ(world.command(Opcode::TakeTablet, create)->outcome(), Status::Ok);
     control::PullTabletRequest ask;
     *ask.mutable_tablet() = tabletOf(7, 0, kLast, 2);
     ask.mutable_tablet()->set_table(kTable + 1);

@@ -167,6 +167,8 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.number<&State::live_bytes_max>(log.limit().liveBytesMax());
+  out.gauge("ramcore_log_held_bytes", "Room that is held for tablets which are being handed over to this server",
+            static_cast<double>(log.limit().heldBytes()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "index/hash_index.h"
 #include "log/log.h"
 #include "rpc/dispatch.h"
@@ -11,9 +13,9 @@
 
 namespace ramcore::master {
 
-/// The former owner's side of a move: hands out the contents of a tablet that is lent, slice by slice or by key hash,
-/// and before that the results of calls, while it is frozen. Keeps no state of its own: the new owner's cursor says
-/// everything. Handlers run on workers.
+/// The former owner's side of a move: says how much room a tablet takes, hands out the results of calls while it is
+/// frozen, and then, while it is lent, the contents, slice by slice or by key hash. Keeps no state of its own: the new
+/// owner's cursor says everything. Handlers run on workers.
 class MigrationSource {
  public:
   struct Parts {
@@ -30,12 +32,17 @@ class MigrationSource {
   void pull(rpc::Request request);
   void pullResults(rpc::Request request);
   void pullHashes(rpc::Request request);
+  void measure(rpc::Request request);
 
  private:
   /// The frozen or lent tablet that a request names, or why there is none.
   Result<store::Tablet> tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const;
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
               store::RangeSlice& slice);
+  /// The hashes of a window of the tablet; nothing if it has none.
+  static std::optional<HashRange> windowOf(const HashRange& range, uint32_t window);
+  Status addWindow(const store::Tablet& tablet, const HashRange& window, wire::MeasureTablet::Response& sum,
+                   size_t& objects);
   void append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const;
 
   const Parts parts_;

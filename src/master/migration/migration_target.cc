@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "master/migration/room_claim.h"
 #include "runtime/await.h"
 #include "store/foreign_entry.h"
 
@@ -56,7 +57,9 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
 
   // Only for the background executor.
   log::Segment* anchor = nullptr;
+  std::optional<RoomClaim> room;
   std::optional<log::SideLog> side;
+  uint64_t spent_bytes = 0;   // of the side log, what counts no longer as held
   bool takes_hashes = false;  // hashes for which calls wait are pulled
   bool pulls_hashes = false;  // a coroutine is at it
 };
@@ -188,6 +191,7 @@ runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   }
   if (status == Status::Ok) status = co_await awaitOrder(pull, Phase::Settling);
   co_await release(pull);
+  pull.room.reset();
   co_return status;
 }
 
@@ -200,6 +204,10 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
+  pull.room.emplace(RoomClaim::Parts{parts_.log, parts_.caller, parts_.background, parts_.trace},
+                    RoomClaim::Tablet{pull.tablet().id, pull.source_epoch, pull.source}, pull.ended);
+  status = co_await pull.room->claim();
+  if (status != Status::Ok) co_return status;
   status = co_await openAnchor(pull);
   if (status != Status::Ok) co_return status;
   pull.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id());
@@ -240,17 +248,21 @@ runtime::Task<Status> MigrationTarget::awaitOrder(Pull& pull, Phase wanted) {
 
 runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
   pull.phase.store(Phase::Adopting);
+  Status status = co_await pull.room->claimGrowth();
+  if (status != Status::Ok && !pull.is_interrupted) co_return status;
   pull.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
   // an older one that is pulled after it.
   parts_.store.raiseSafeVersion(pull.version_ceiling.load());
   if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
-  const Status status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
+  status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
+  pull.spent_bytes = pull.side->bytes();
   co_return pull.is_interrupted ? Status::Ok : status;
 }
 
 // Brings the contents, until all are in the log or the source is dead.
 runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
+  pull.side->useHeldRoom();
   pull.takes_hashes = !pull.is_interrupted;
   if (pull.takes_hashes) {
     pull.phase.store(Phase::Arriving);
@@ -260,7 +272,10 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
     pull.takes_hashes = false;
     while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, kPauseNs);
     if (pull.ended) co_return Status::Cancelled;
-    if (status == Status::Ok) pull.phase.store(Phase::Arrived);
+    if (status == Status::Ok) {
+      pull.phase.store(Phase::Arrived);
+      pull.room->spendAll();
+    }
   }
   // However long its replicas find no places, what has arrived is not given up.
   const Status joined = co_await intake_.join(*pull.side, pull.patience.stopping, &pull.patience, true);
@@ -368,6 +383,9 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice)
     if (status != Status::Ok) co_return status;
     size_t taken = 0;
     status = parts_.store.replay().replayBatch(batch, *pull.side, taken);
+    if (pull.phase.load() >= Phase::Arriving) {
+      pull.room->spend(pull.side->bytes() - std::exchange(pull.spent_bytes, pull.side->bytes()));
+    }
     for (const log::EntryView& entry : std::span(batch).first(taken)) {
       if (entry.type() == log::EntryType::Object) {
         pull.parts.front().objects.fetch_add(1, std::memory_order_relaxed);

@@ -25,10 +25,10 @@ namespace ramcore::master {
 /// The new owner's side of a move (docs/migration.md). Each step begins with a command of the coordinator, which may be
 /// repeated:
 ///
-///   start()   gets ready: purges the range, rolls the head, opens the anchor. The tablet is here in state Pulling
-///   adopt()   takes over the results of calls, and the ceiling of versions, from the frozen source
-///   arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side
-///   log
+///   start()   gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
+///   here in state Pulling adopt()   takes over the results of calls, and the ceiling of versions, from the frozen
+///   source arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a
+///   side log
 ///             that joins the log; before others those for which calls wait (PriorityPulls)
 ///   settle()  the contents are in this server's log alone, and the tablet is a usual one
 ///

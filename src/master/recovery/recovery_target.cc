@@ -202,10 +202,16 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
   co_return Status::Ok;
 }
 
+void RecoveryTarget::openSide(Recovery& recovery) {
+  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  // What was to arrive from the dead server comes from its log now.
+  if (recovery.plan.is_survivor) recovery.side->useHeldRoom();
+}
+
 /// The side log joins the log even if the replay has failed: until the ranges are purged, the index refers to its
 /// entries. If it finds no places it is given up instead.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
-  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  openSide(recovery);
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.isSalvage()) status = co_await renewVersions(recovery);
   if (recovery.plan.is_survivor) {
@@ -377,7 +383,7 @@ runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck
     const Status joined =
         co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience, recovery.plan.is_survivor);
     if (joined != Status::Ok) co_return joined;
-    recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+    openSide(recovery);
     recovery.side_has_entries = false;
     stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
   }

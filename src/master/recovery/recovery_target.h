@@ -136,6 +136,7 @@ class RecoveryTarget {
   runtime::Task<Status> prepare(Recovery& recovery);
   Status prepareSurvivor(Recovery& recovery);
   static bool hasArrived(const Recovery& recovery, const RecoveredEntry& found);
+  void openSide(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);

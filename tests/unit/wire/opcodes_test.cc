@@ -33,6 +33,7 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {64, "Pull"},
                                                     {65, "PullResults"},
                                                     {66, "PullHashes"},
+                                                    {67, "MeasureTablet"},
                                                     {80, "WriteReplica"},
                                                     {81, "FreeReplica"},
                                                     {82, "ReadReplica"},

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "base/ids.h"
+#include "log/log.h"
+#include "rpc/caller.h"
+#include "runtime/task.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::master {
+
+/// Room in this server's log for a tablet that is to be handed over to it, held apart from clients' writes: for the
+/// objects, and for the second tombstone of each (docs/migration.md). So everything can arrive however full the memory
+/// gets, and removes go on. Asks the source how much that is.
+///
+/// What is still held is given back by the destructor. Executor: the background one.
+class RoomClaim {
+ public:
+  struct Parts {
+    log::Log& log;
+    rpc::Caller& caller;
+    runtime::Executor& background;
+    Trace& trace;
+  };
+  /// Which tablet it is at the source.
+  struct Tablet {
+    TabletId id;
+    TabletEpoch epoch;
+    rpc::PeerAddress source;
+  };
+  /// @param ended  true: nothing is asked any more. Outlives the claim
+  RoomClaim(const Parts& parts, Tablet tablet, std::atomic<bool>& ended)
+      : parts_(parts), tablet_(std::move(tablet)), ended_(ended) {}
+  RoomClaim(const RoomClaim&) = delete;
+  RoomClaim& operator=(const RoomClaim&) = delete;
+  ~RoomClaim();
+
+  /// Holds what the tablet takes now. NoSpace: there is not that much room, and the trace says so; Cancelled; or as the
+  /// source answers.
+  runtime::Task<Status> claim();
+  /// Holds what the tablet may have grown by since claim(); to be called when it is frozen. Statuses as there.
+  runtime::Task<Status> claimGrowth();
+  /// Gives back as much as has arrived, at most what is held for objects.
+  void spend(uint64_t bytes);
+  /// Everything has arrived: gives back what was held for objects.
+  void spendAll() { spend(object_bytes_); }
+
+ private:
+  runtime::Task<Status> ask(uint32_t window, wire::MeasureTablet::Response& answer);
+  Status hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes);
+
+  const Parts parts_;
+  const Tablet tablet_;
+  std::atomic<bool>& ended_;
+  uint64_t object_bytes_ = 0;     // held for objects
+  uint64_t large_bytes_ = 0;      // the part for large ones
+  uint64_t tombstone_bytes_ = 0;  // held for tombstones
+  uint64_t appended_before_ = 0;  // by the source, when the first part was measured
+};
+
+}  // namespace ramcore::master
