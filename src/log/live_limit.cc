@@ -46,6 +46,13 @@ void LiveLimit::release(uint64_t bytes, uint64_t large_bytes) {
   held_large_bytes_.fetch_sub(static_cast<int64_t>(large_bytes), std::memory_order_relaxed);
 }
 
+uint64_t LiveLimit::roomBytes() const {
+  const int64_t used = stats_.live_bytes.load(std::memory_order_relaxed) +
+                       stats_.succeeded_bytes.load(std::memory_order_relaxed) +
+                       held_bytes_.load(std::memory_order_relaxed);
+  return static_cast<uint64_t>(std::max<int64_t>(0, static_cast<int64_t>(liveBytesMax()) - used));
+}
+
 int64_t LiveLimit::deathsBytes() const {
   return static_cast<int64_t>(stats_.appended_bytes.load(std::memory_order_relaxed)) -
          stats_.live_bytes.load(std::memory_order_relaxed);

@@ -40,6 +40,8 @@ class LiveLimit {
   bool hold(uint64_t bytes, uint64_t large_bytes);
   /// Gives back a part of what hold() has held.
   void release(uint64_t bytes, uint64_t large_bytes);
+  /// What is left below the limit, beside what is alive and what is held.
+  uint64_t roomBytes() const;
   uint64_t heldBytes() const { return static_cast<uint64_t>(held_bytes_.load(std::memory_order_relaxed)); }
   static constexpr uint64_t kHeldBytesMax = uint64_t{1} << 48;
 

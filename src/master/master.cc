@@ -118,10 +118,7 @@ ServerLoad Master::load() const {
   if (!parts_) return {};
   const log::LogStats& stats = parts_->log.stats();
   const auto live = static_cast<uint64_t>(std::max<int64_t>(0, stats.live_bytes.load() + stats.succeeded_bytes.load()));
-  const uint64_t held = parts_->log.limit().heldBytes();
-  const uint64_t limit = parts_->log.limit().liveBytesMax();
-  const uint64_t most = limit - std::min(limit, held);
-  return {.live_bytes = live, .room_bytes = most > live ? most - live : 0};
+  return {.live_bytes = live, .room_bytes = parts_->log.limit().roomBytes()};
 }
 
 void Master::onEnlisted(ServerId id, ClusterId cluster) {

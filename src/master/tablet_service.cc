@@ -462,6 +462,8 @@ void TabletService::pullProgress(Request request) {
   if (pull.ok() && pull->epoch == progress->epoch) {
     answer.set_phase(phaseOf(pull->phase));
     answer.set_problem(static_cast<uint32_t>(pull->problem));
+    answer.set_room_wanted_bytes(pull->shortage.wanted_bytes);
+    answer.set_room_left_bytes(pull->shortage.left_bytes);
   }
   answer.set_done(progress->done);
   answer.set_objects(progress->objects);

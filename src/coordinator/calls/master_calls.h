@@ -39,6 +39,8 @@ struct PullResult {
   bool lacks_places = false;             ///< its replicas find no storage frames on other servers
   PullPhase phase = PullPhase::Unknown;  ///< of a move
   Status problem = Status::Ok;           ///< of a move: why the last attempt to fetch failed, while it is repeated
+  uint64_t room_wanted_bytes = 0;        ///< of a move that failed with NoSpace
+  uint64_t room_left_bytes = 0;
 };
 
 struct FenceResult {

@@ -226,6 +226,8 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.pull_status = statusOf(response.status());
   result.problem = statusOf(response.problem());
   result.phase = phaseOf(response.phase());
+  result.room_wanted_bytes = response.room_wanted_bytes();
+  result.room_left_bytes = response.room_left_bytes();
   result.objects = response.objects();
   result.bytes = response.bytes();
   result.fraction = response.fraction();

@@ -12,6 +12,12 @@ constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
 // The first pause where clients wait.
 constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
 
+std::string shortageText(const PullResult& pull) {
+  return "the destination has no room: the tablet may take " + std::to_string(pull.room_wanted_bytes) +
+         " bytes more than is held for it, and " + std::to_string(pull.room_left_bytes) +
+         " are left; remove objects there, or choose another server";
+}
+
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
 }  // namespace
@@ -54,7 +60,9 @@ runtime::Task<StepOutcome> MigrationCalls::awaitPrepared(const Migration& move, 
   while (!must_end(outcome)) {
     const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
     if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
-      outcome.reason = text("the destination does not get ready", pull.pull_status);
+      outcome.reason = pull.pull_status == Status::NoSpace
+                           ? shortageText(pull)
+                           : text("the destination does not get ready", pull.pull_status);
       break;
     }
     outcome.succeeded = pull.status == Status::Ok && pull.phase >= PullPhase::Prepared;
@@ -98,6 +106,10 @@ runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version 
     if (outcome.succeeded) break;
     if (!mayPass(adopted)) {
       outcome.reason = text("the destination does not take over the results of calls", adopted);
+      if (adopted != Status::NoSpace) break;
+      const PullResult pull =
+          co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+      if (pull.status == Status::Ok) outcome.reason = shortageText(pull);
       break;
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());

@@ -364,6 +364,10 @@ runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   active.migration.objects = pull.objects;
   active.migration.bytes = pull.bytes;
   active.fraction = pull.fraction;
+  active.waits_for = pull.phase == PullPhase::Arriving && pull.problem != Status::Ok
+                         ? "the contents do not come from server " + std::to_string(move.source.value) + ": " +
+                               std::string(name(pull.problem))
+                         : "";
   const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
   co_return pull.phase >= PullPhase::Joined || is_early;
 }
@@ -425,6 +429,7 @@ runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep ste
   if (is_ours) parts_.map.updateTablet(tablet);
   active_.at(id).migration = move;
   if (step == MigrationStep::Done) active_.at(id).fraction = 1;
+  active_.at(id).waits_for.clear();
   for (const MigrationId old : forgotten) active_.erase(old);
   parts_.trace.info("move " + std::to_string(id.value) + " of tablet " + std::to_string(tablet.id.value) +
                     " to server " + std::to_string(move.destination.value) +

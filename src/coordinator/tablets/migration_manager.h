@@ -60,6 +60,7 @@ class MigrationManager final : public TabletOperations {
   struct Progress {
     Migration migration;
     double fraction = 0;
+    std::string waits_for;  ///< what does not come, while the contents arrive
   };
   /// nullptr if the move is unknown, or ended too long ago.
   const Progress* find(MigrationId id) const;

@@ -4,9 +4,9 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "master/migration/pulled_slice.h"
 #include "master/migration/room_claim.h"
 #include "runtime/await.h"
-#include "store/foreign_entry.h"
 
 namespace ramcore::master {
 namespace {
@@ -53,6 +53,8 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   std::atomic<bool> is_interrupted{false};  // the source is dead
   std::atomic<bool> is_quiet{false};        // nothing is brought any more, and what was is in the log
   std::atomic<Status> problem{Status::Ok};
+  std::atomic<uint64_t> room_wanted_bytes{0};  // of one that failed with NoSpace
+  std::atomic<uint64_t> room_left_bytes{0};
   std::shared_ptr<store::ArrivingRange> arriving;  // set before the phase is Prepared
 
   // Only for the background executor.
@@ -62,27 +64,6 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   uint64_t spent_bytes = 0;   // of the side log, what counts no longer as held
   bool takes_hashes = false;  // hashes for which calls wait are pulled
   bool pulls_hashes = false;  // a coroutine is at it
-};
-
-struct MigrationTarget::Slice {
-  KeyHash next_cursor = 0;
-  bool is_last = false;
-  Version safe_version = 0;
-  std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
-  std::vector<KeyHash> hashes;     // what was asked for, ascending; empty: the whole range
-
-  // Whether a source may send this entry. A source sends no tombstones.
-  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry) const {
-    if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
-    const auto hash = store::hashOfForeign(entry);
-    if (!hash || !tablet.range.contains(*hash)) return false;
-    return hashes.empty() || std::ranges::binary_search(hashes, *hash);
-  }
-  void take(const transport::RxMessage& message, size_t header_bytes) {
-    const ByteSpan rest = message.head().subspan(header_bytes);
-    entries.assign(rest.begin(), rest.end());
-    for (const ByteSpan& span : message.tail()) entries.insert(entries.end(), span.begin(), span.end());
-  }
 };
 
 MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
@@ -160,6 +141,7 @@ Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) con
   if (pull == nullptr) return Status::NotFound;
   progress.phase = pull->phase.load();
   progress.problem = pull->problem.load();
+  progress.shortage = {.wanted_bytes = pull->room_wanted_bytes.load(), .left_bytes = pull->room_left_bytes.load()};
   return progress;
 }
 
@@ -191,7 +173,11 @@ runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   }
   if (status == Status::Ok) status = co_await awaitOrder(pull, Phase::Settling);
   co_await release(pull);
-  pull.room.reset();
+  if (pull.room) {
+    pull.room_wanted_bytes.store(pull.room->shortage().wanted_bytes);
+    pull.room_left_bytes.store(pull.room->shortage().left_bytes);
+    pull.room.reset();
+  }
   co_return status;
 }
 
@@ -204,7 +190,7 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
-  pull.room.emplace(RoomClaim::Parts{parts_.log, parts_.caller, parts_.background, parts_.trace},
+  pull.room.emplace(RoomClaim::Parts{parts_.log, parts_.caller, parts_.background},
                     RoomClaim::Tablet{pull.tablet().id, pull.source_epoch, pull.source}, pull.ended);
   status = co_await pull.room->claim();
   if (status != Status::Ok) co_return status;
@@ -312,7 +298,7 @@ runtime::Task<void> MigrationTarget::release(Pull& pull) {
 runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
   const bool is_arrival = opcode == wire::Opcode::Pull;
   for (;;) {
-    Slice slice;
+    PulledSlice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
     if (status == Status::Ok && slice.safe_version > store::kForeignVersionMax) status = Status::BadRequest;
     // A source that goes in circles, or out of the range.
@@ -338,7 +324,7 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
   }
 }
 
-runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice) {
+runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice) {
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (pull.isOver()) co_return Status::Cancelled;
@@ -373,7 +359,7 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   }
 }
 
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice) {
+runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const PulledSlice& slice) {
   ByteSpan rest = slice.entries;
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   std::vector<log::EntryView> batch;
@@ -406,7 +392,7 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice)
   co_return Status::Ok;
 }
 
-Status MigrationTarget::decodeBatch(const Pull& pull, const Slice& slice, ByteSpan bytes,
+Status MigrationTarget::decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
                                     std::vector<log::EntryView>& batch) {
   batch.clear();
   while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
@@ -480,7 +466,7 @@ runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHas
                                                         .is_hopeless = &isGivenUp,
                                                         .context = &pull.ended});
   Status status = result.status;
-  Slice slice;
+  PulledSlice slice;
   wire::PullHashes::Response header{};
   if (status == Status::Ok) {
     const bool is_sound = wire::decode(result.response.head(), header) && header.count != 0 && header.count <= count &&

@@ -9,6 +9,7 @@
 #include "log/log.h"
 #include "log/side_log.h"
 #include "master/migration/priority_pulls.h"
+#include "master/migration/room_claim.h"
 #include "rpc/caller.h"
 #include "runtime/epoch.h"
 #include "runtime/task.h"
@@ -21,6 +22,8 @@
 #include "wire/migration_messages.h"
 
 namespace ramcore::master {
+
+struct PulledSlice;
 
 /// The new owner's side of a move (docs/migration.md). Each step begins with a command of the coordinator, which may be
 /// repeated:
@@ -53,7 +56,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   enum class Phase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
   struct Progress : store::IntakeProgress {
     Phase phase = Phase::Preparing;
-    Status problem = Status::Ok;  ///< why the last attempt to pull failed, while it is repeated
+    Status problem = Status::Ok;   ///< why the last attempt to pull failed, while it is repeated
+    RoomClaim::Shortage shortage;  ///< of one that failed with NoSpace
   };
 
   explicit MigrationTarget(const Parts& parts)
@@ -104,7 +108,6 @@ class MigrationTarget final : private PriorityPulls::Listener {
 
  private:
   struct Pull;
-  struct Slice;
 
   std::shared_ptr<Pull> find(TabletId tablet) const;
   static Status check(const Pull& pull, TabletEpoch epoch, Phase least);
@@ -121,9 +124,10 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<void> release(Pull& pull);
 
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
-  runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);
-  runtime::Task<Status> replayAll(Pull& pull, const Slice& slice);
-  static Status decodeBatch(const Pull& pull, const Slice& slice, ByteSpan bytes, std::vector<log::EntryView>& batch);
+  runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice);
+  runtime::Task<Status> replayAll(Pull& pull, const PulledSlice& slice);
+  static Status decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
+                            std::vector<log::EntryView>& batch);
   void note(Pull& pull, Status problem);
 
   runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);

@@ -65,11 +65,7 @@ Status RoomClaim::hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tom
   const uint64_t bytes = object_bytes + tombstone_bytes;
   if (RC_MUTATION("hold-no-room")) return Status::Ok;
   if (!parts_.log.limit().hold(bytes, large_bytes)) {
-    parts_.trace.warning("tablet " + std::to_string(tablet_.id.value) + " of server " +
-                         std::to_string(tablet_.source.id) + " does not fit: " + std::to_string(bytes) +
-                         " bytes are wanted, " + std::to_string(parts_.log.stats().live_bytes.load()) + " of at most " +
-                         std::to_string(parts_.log.limit().liveBytesMax()) + " are in use, and " +
-                         std::to_string(parts_.log.limit().heldBytes()) + " are held for other tablets");
+    shortage_ = {.wanted_bytes = bytes, .left_bytes = parts_.log.limit().roomBytes()};
     return Status::NoSpace;
   }
   object_bytes_ += object_bytes;

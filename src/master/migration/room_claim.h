@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 
 #include "base/ids.h"
 #include "log/log.h"
@@ -22,7 +21,6 @@ class RoomClaim {
     log::Log& log;
     rpc::Caller& caller;
     runtime::Executor& background;
-    Trace& trace;
   };
   /// Which tablet it is at the source.
   struct Tablet {
@@ -37,13 +35,20 @@ class RoomClaim {
   RoomClaim& operator=(const RoomClaim&) = delete;
   ~RoomClaim();
 
-  /// Holds what the tablet takes now. NoSpace: there is not that much room, and the trace says so; Cancelled; or as the
+  /// Holds what the tablet takes now. NoSpace: there is not that much room, see shortage(); Cancelled; or as the
   /// source answers.
   runtime::Task<Status> claim();
   /// Holds what the tablet may have grown by since claim(); to be called when it is frozen. Statuses as there.
   runtime::Task<Status> claimGrowth();
   /// Gives back as much as has arrived, at most what is held for objects.
   void spend(uint64_t bytes);
+  /// Why a claim was answered with NoSpace.
+  struct Shortage {
+    uint64_t wanted_bytes = 0;
+    uint64_t left_bytes = 0;
+  };
+  const Shortage& shortage() const { return shortage_; }
+
   /// Everything has arrived: gives back what was held for objects.
   void spendAll() { spend(object_bytes_); }
 
@@ -57,6 +62,7 @@ class RoomClaim {
   uint64_t object_bytes_ = 0;     // held for objects
   uint64_t large_bytes_ = 0;      // the part for large ones
   uint64_t tombstone_bytes_ = 0;  // held for tombstones
+  Shortage shortage_;
   uint64_t appended_before_ = 0;  // by the source, when the first part was measured
 };
 
