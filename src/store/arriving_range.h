@@ -31,6 +31,8 @@ class ArrivingRange {
   /// True once nothing arrives any more: the other server is dead, and its log is replayed. What has not arrived is not
   /// served then.
   bool isClosed() const { return is_closed_.load(std::memory_order_acquire); }
+  /// The first hash that has not arrived, if not all have.
+  KeyHash frontier() const { return frontier_.load(std::memory_order_acquire); }
   const HashRange& range() const { return range_; }
   /// The segment that tombstones of the tablet name besides their own.
   SegmentId anchor() const { return anchor_; }

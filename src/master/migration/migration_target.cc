@@ -6,14 +6,17 @@
 #include "base/mutation.h"
 #include "master/migration/pulled_slice.h"
 #include "master/migration/room_claim.h"
+#include "master/migration/source_calls.h"
 #include "runtime/await.h"
 
 namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kSliceBytes = 512 * 1024;
-constexpr int64_t kSliceDeadlineNs = 2 * runtime::kNanosPerSecond;
-constexpr int64_t kHashesDeadlineNs = 250 * runtime::kNanosPerMilli;
+// What a scan waits for.
+constexpr uint32_t kPieceBytes = 64 * 1024;
+constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
+constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
@@ -21,20 +24,13 @@ constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
 constexpr int64_t kOrderPauseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
 
-bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
-
-// Whether repeating a pull that was answered with this status could help before the tablet is handed over.
-bool mayPass(Status status) {
-  return status != Status::BadRequest && status != Status::WrongServer && status != Status::StaleEpoch &&
-         status != Status::Shutdown && status != Status::WrongServerId;
-}
-
 }  // namespace
 
 /// An attempt with one part.
 struct MigrationTarget::Pull : store::IntakeAttempt {
-  Pull(const store::Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
-      : store::IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {
+  Pull(const store::Tablet& wanted, SourceCalls::Tablet at_source, const Parts& target,
+       const std::atomic<bool>& stopping)
+      : store::IntakeAttempt(stopping), calls(target.caller, target.background, std::move(at_source), ended) {
     parts.emplace_back().tablet = wanted;
   }
   const store::Tablet& tablet() const { return parts.front().tablet; }
@@ -43,8 +39,7 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   /// True if the tablet is here to stay: what was pulled is not given up.
   bool isTaken() const { return phase.load() >= Phase::Arriving || is_interrupted; }
 
-  const TabletEpoch source_epoch;
-  const rpc::PeerAddress source;
+  SourceCalls calls;
   std::shared_ptr<store::IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
 
   std::atomic<Phase> phase{Phase::Preparing};    // how far it is
@@ -75,7 +70,9 @@ std::shared_ptr<MigrationTarget::Pull> MigrationTarget::find(TabletId tablet) co
 }
 
 Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
-  auto pull = std::make_shared<Pull>(tablet, source_epoch, source, attempts_.stopping());
+  auto pull =
+      std::make_shared<Pull>(tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source},
+                             parts_, attempts_.stopping());
   store::IntakeAttempts::Claim claim = attempts_.claim(pull, false);
   if (!claim.begins()) return claim.status;
   pull->former = std::move(claim.former);
@@ -190,8 +187,7 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
-  pull.room.emplace(RoomClaim::Parts{parts_.log, parts_.caller, parts_.background},
-                    RoomClaim::Tablet{pull.tablet().id, pull.source_epoch, pull.source}, pull.ended);
+  pull.room.emplace(parts_.log, pull.calls, parts_.background, pull.ended);
   status = co_await pull.room->claim();
   if (status != Status::Ok) co_return status;
   status = co_await openAnchor(pull);
@@ -300,11 +296,6 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
   for (;;) {
     PulledSlice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
-    if (status == Status::Ok && slice.safe_version > store::kForeignVersionMax) status = Status::BadRequest;
-    // A source that goes in circles, or out of the range.
-    const bool moves_on =
-        slice.is_last || (slice.next_cursor > cursor && pull.tablet().range.contains(slice.next_cursor));
-    if (status == Status::Ok && !moves_on) status = Status::BadRequest;
     if (status == Status::Ok) status = co_await replayAll(pull, slice);
     if (pull.isOver()) co_return Status::Cancelled;
     note(pull, status);
@@ -324,37 +315,17 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
   }
 }
 
+// Asks again and again, until the source answers or there is no use in it.
 runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice) {
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (pull.isOver()) co_return Status::Cancelled;
-    transport::TxMessage message = parts_.caller.allocate(sizeof(wire::Pull::Request));
-    message.appendHead(wire::Pull::Request{.header = {.opcode = opcode, .target = ServerId(pull.source.id)},
-                                           .tablet = pull.tablet().id,
-                                           .epoch = pull.source_epoch,
-                                           .cursor = cursor,
-                                           .response_bytes = kSliceBytes});
-    const int64_t now_ns = parts_.background.clock().nowNs();
-    rpc::CallResult result = co_await parts_.caller.call(
-        parts_.background, pull.source, std::move(message),
-        {.deadline_ns = now_ns + kSliceDeadlineNs,
-         .priority = runtime::Priority::Background,
-         .is_hopeless = &isGivenUp,  // or a silent source would hold up the pull that waits for the end of this one
-         .context = &pull.ended});
-    if (result.status == Status::Ok) {
-      wire::Pull::Response header{};
-      if (!wire::decode(result.response.head(), header) ||
-          result.response.messageBytes() != sizeof(header) + uint64_t{header.entry_bytes}) {
-        co_return Status::BadRequest;
-      }
-      slice.next_cursor = header.next_cursor;
-      slice.is_last = header.done != 0;
-      slice.safe_version = header.safe_version;
-      slice.take(result.response, sizeof(header));
-      co_return Status::Ok;
-    }
-    note(pull, result.status);
-    if (!mayPass(result.status) || parts_.background.clock().nowNs() >= give_up_ns) co_return result.status;
+    const Status status = co_await pull.calls.slice(
+        opcode, pull.tablet().range, cursor,
+        {.bytes = kSliceBytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+    if (status == Status::Ok) co_return status;
+    note(pull, status);
+    if (!SourceCalls::mayPass(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
 }
@@ -410,7 +381,7 @@ void MigrationTarget::note(Pull& pull, Status problem) {
   const Status before = pull.problem.exchange(problem);
   if (before == problem || problem == Status::Ok || !pull.isTaken()) return;
   parts_.trace.warning("tablet " + std::to_string(pull.tablet().id.value) + " waits for server " +
-                       std::to_string(pull.source.id) + ": " + std::string(name(problem)));
+                       std::to_string(pull.calls.tablet().source.id) + ": " + std::string(name(problem)));
 }
 
 // ---- the hashes for which calls wait
@@ -430,55 +401,45 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
   if (!pull->takes_hashes || pull->pulls_hashes) co_return;
   pull->pulls_hashes = true;
   while (pull->takes_hashes) {
-    std::vector<KeyHash> hashes =
+    const PriorityPulls::Batch wanted =
         priority_pulls_.takeWanted(id, wire::PullHashes::kHashesMax, parts_.background.clock().nowNs());
-    if (hashes.empty()) break;
+    if (wanted.isEmpty()) break;
     std::vector<KeyHash> here;
-    std::erase_if(hashes, [&](KeyHash hash) {
-      if (pull->arriving->has(hash)) here.push_back(hash);
-      return pull->arriving->has(hash);
-    });
+    std::vector<KeyHash> hashes;
+    for (const KeyHash hash : wanted.hashes) (pull->arriving->has(hash) ? here : hashes).push_back(hash);
     priority_pulls_.release(id, here, Status::Ok);
-    if (hashes.empty()) continue;
-    const Status status = co_await pullHashes(*pull, hashes);
-    priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
+    if (!hashes.empty()) {
+      const Status status = co_await pullHashes(*pull, hashes);
+      priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
+    }
+    if (wanted.piece) priority_pulls_.releasePiece(id, *wanted.piece, co_await pullPiece(*pull, *wanted.piece));
   }
   pull->pulls_hashes = false;
+}
+
+// A part of what a scan wants to see. It is pulled once more with the others: only the frontier says what has arrived.
+runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHash first) {
+  if (pull.arriving->hasAll()) co_return PriorityPulls::Piece{Status::Ok, pull.tablet().range.last};
+  if (first < pull.arriving->frontier()) co_return PriorityPulls::Piece{Status::Ok, pull.arriving->frontier() - 1};
+  stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
+  PulledSlice slice;
+  Status status = co_await pull.calls.slice(
+      wire::Opcode::Pull, pull.tablet().range, first,
+      {.bytes = kPieceBytes, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice);
+  if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
+  note(pull, status);
+  if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
+  parts_.store.raiseSafeVersion(slice.safe_version);
+  co_return PriorityPulls::Piece{Status::Ok, slice.is_last ? pull.tablet().range.last : slice.next_cursor - 1};
 }
 
 /// @param hashes  with Ok, cut to those that have arrived
 runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHash>& hashes) {
   stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
-  const auto count = static_cast<uint32_t>(hashes.size());
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(hashes));
-  transport::TxMessage message =
-      parts_.caller.allocate(static_cast<uint32_t>(sizeof(wire::PullHashes::Request) + bytes.size()));
-  message.appendHead(
-      wire::PullHashes::Request{.header = {.opcode = wire::Opcode::PullHashes, .target = ServerId(pull.source.id)},
-                                .tablet = pull.tablet().id,
-                                .epoch = pull.source_epoch,
-                                .count = count});
-  message.appendHead(bytes);
-  const int64_t deadline_ns = parts_.background.clock().nowNs() + kHashesDeadlineNs;
-  rpc::CallResult result = co_await parts_.caller.call(parts_.background, pull.source, std::move(message),
-                                                       {.deadline_ns = deadline_ns,
-                                                        .priority = runtime::Priority::Waited,
-                                                        .is_hopeless = &isGivenUp,
-                                                        .context = &pull.ended});
-  Status status = result.status;
   PulledSlice slice;
-  wire::PullHashes::Response header{};
-  if (status == Status::Ok) {
-    const bool is_sound = wire::decode(result.response.head(), header) && header.count != 0 && header.count <= count &&
-                          result.response.messageBytes() == sizeof(header) + uint64_t{header.entry_bytes};
-    if (!is_sound) status = Status::BadRequest;
-  }
-  if (status == Status::Ok) {
-    hashes.resize(header.count);
-    slice.hashes = hashes;
-    slice.take(result.response, sizeof(header));
-    status = co_await replayAll(pull, slice);
-  }
+  Status status = co_await pull.calls.hashes(hashes, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice);
   // An answer that comes when the source is dead is thrown away.
   if (pull.isOver()) co_return Status::Cancelled;
   note(pull, status);

@@ -15,86 +15,117 @@ void PriorityPulls::open(TabletId tablet) {
 }
 
 bool PriorityPulls::add(Wait& wait) {
-  const TabletId tablet = wait.tablet_;
-  bool tells = false;
+  std::vector<TabletId> told;
   {
     SpinGuard guard(lock_);
-    const auto found = tablets_.find(tablet);
-    if (found == tablets_.end() || waiting_ >= kWaitingMax) {
+    const bool may_wait = waiting_ + wait.wanted_.size() <= kWaitingMax &&
+                          std::ranges::all_of(wait.wanted_, [this](const Wanted& wanted) RC_REQUIRES(lock_) {
+                            return tablets_.contains(wanted.tablet);
+                          });
+    if (!may_wait) {
       stats_.refused.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
     wait.give_up_ns_ = wait.executor_.clock().nowNs() + kWaitNs;
-    found->second.waiting.push_back(&wait);
-    ++waiting_;
+    wait.left_ = wait.wanted_.size();
+    wait.outcome_ = Status::Ok;
+    waiting_ += wait.left_;
+    for (const Wanted& wanted : wait.wanted_) {
+      Tablet& tablet = tablets_.at(wanted.tablet);
+      tablet.waiting.push_back({&wait, wanted.hash, wanted.is_piece});
+      if (!std::exchange(tablet.is_told, true)) told.push_back(wanted.tablet);
+    }
     stats_.waits.fetch_add(1, std::memory_order_relaxed);
     stats_.waiting.fetch_add(1, std::memory_order_relaxed);
-    tells = !std::exchange(found->second.is_told, true);
   }
   // From here on `wait` may be gone: its coroutine may go on at any time.
-  if (tells) listener_.onWanted(tablet);
+  for (const TabletId tablet : told) listener_.onWanted(tablet);
   return true;
 }
 
+// @param through  gets the wait if nothing else is left of it
+void PriorityPulls::finish(Entry entry, Status status, std::vector<Wait*>& through) {
+  --waiting_;
+  if (status != Status::Ok) entry.wait->outcome_ = status;
+  if (--entry.wait->left_ == 0) through.push_back(entry.wait);
+}
+
 void PriorityPulls::close(TabletId tablet, Status status) {
-  std::vector<Wait*> waits;
+  std::vector<Wait*> through;
   {
     SpinGuard guard(lock_);
     const auto found = tablets_.find(tablet);
     if (found == tablets_.end()) return;
-    waits.assign(found->second.waiting.begin(), found->second.waiting.end());
-    waiting_ -= waits.size();
+    for (const Entry& entry : found->second.waiting) finish(entry, status, through);
     tablets_.erase(found);
   }
-  resume(waits, status);
+  resume(through);
 }
 
-std::vector<KeyHash> PriorityPulls::takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) {
-  std::vector<KeyHash> hashes;
-  std::vector<Wait*> late;
+PriorityPulls::Batch PriorityPulls::takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) {
+  Batch batch;
+  std::vector<KeyHash>& hashes = batch.hashes;
+  std::vector<Wait*> through;
   {
     SpinGuard guard(lock_);
     const auto found = tablets_.find(tablet);
-    if (found == tablets_.end()) return hashes;
-    std::deque<Wait*>& waiting = found->second.waiting;
-    while (!waiting.empty() && waiting.front()->give_up_ns_ <= now_ns) {
-      late.push_back(waiting.front());
+    if (found == tablets_.end()) return batch;
+    std::deque<Entry>& waiting = found->second.waiting;
+    while (!waiting.empty() && waiting.front().wait->give_up_ns_ <= now_ns) {
+      finish(waiting.front(), Status::RetryLater, through);
       waiting.pop_front();
     }
-    waiting_ -= late.size();
-    for (const Wait* wait : waiting) {
-      const auto at = std::ranges::lower_bound(hashes, wait->hash_);
-      if (at != hashes.end() && *at == wait->hash_) continue;
-      if (hashes.size() == count_max) break;
-      hashes.insert(at, wait->hash_);
+    for (const Entry& entry : waiting) {
+      if (entry.is_piece) {
+        if (!batch.piece) batch.piece = entry.hash;
+        continue;
+      }
+      const auto at = std::ranges::lower_bound(hashes, entry.hash);
+      if (at != hashes.end() && *at == entry.hash) continue;
+      if (hashes.size() == count_max) continue;
+      hashes.insert(at, entry.hash);
     }
-    found->second.is_told = !hashes.empty();
+    found->second.is_told = !batch.isEmpty();
   }
-  resume(late, Status::RetryLater);
-  return hashes;
+  resume(through);
+  return batch;
 }
 
 void PriorityPulls::release(TabletId tablet, const std::vector<KeyHash>& hashes, Status status) {
-  std::vector<Wait*> waits;
+  std::vector<Wait*> through;
   {
     SpinGuard guard(lock_);
     const auto found = tablets_.find(tablet);
     if (found == tablets_.end()) return;
-    std::erase_if(found->second.waiting, [&](Wait* wait) {
-      if (!std::ranges::binary_search(hashes, wait->hash_)) return false;
-      waits.push_back(wait);
+    std::erase_if(found->second.waiting, [&](const Entry& entry) RC_REQUIRES(lock_) {
+      if (entry.is_piece || !std::ranges::binary_search(hashes, entry.hash)) return false;
+      finish(entry, status, through);
       return true;
     });
-    waiting_ -= waits.size();
   }
-  resume(waits, status);
+  resume(through);
 }
 
-void PriorityPulls::resume(const std::vector<Wait*>& waits, Status status) {
-  if (status != Status::Ok) stats_.refused.fetch_add(waits.size(), std::memory_order_relaxed);
+void PriorityPulls::releasePiece(TabletId tablet, KeyHash first, const Piece& piece) {
+  std::vector<Wait*> through;
+  {
+    SpinGuard guard(lock_);
+    const auto found = tablets_.find(tablet);
+    if (found == tablets_.end()) return;
+    std::erase_if(found->second.waiting, [&](const Entry& entry) RC_REQUIRES(lock_) {
+      if (!entry.is_piece || entry.hash != first) return false;
+      entry.wait->piece_last_ = piece.last;
+      finish(entry, piece.status, through);
+      return true;
+    });
+  }
+  resume(through);
+}
+
+void PriorityPulls::resume(const std::vector<Wait*>& waits) {
   stats_.waiting.fetch_sub(waits.size(), std::memory_order_relaxed);
   for (Wait* wait : waits) {
-    wait->outcome_ = status;
+    if (wait->outcome_ != Status::Ok) stats_.refused.fetch_add(1, std::memory_order_relaxed);
     wait->executor_.post(*wait, runtime::Priority::Waited);
   }
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -14,10 +16,10 @@
 
 namespace ramcore::master {
 
-/// Who waits for which key hashes of tablets that are Arriving. A call whose key has not arrived is a suspended
-/// coroutine here, and begins again from its first check when the hash has arrived. It holds no lock and no pin.
+/// Who waits for which key hashes of tablets that are Arriving. A call whose keys have not arrived is a suspended
+/// coroutine here, and begins again from its first check when they have. It holds no lock and no pin.
 ///
-/// Bounded: more than kWaitingMax calls do not wait, and none waits longer than kWaitNs; they get RetryLater.
+/// Bounded: no more than kWaitingMax hashes are waited for, and none longer than kWaitNs; other calls get RetryLater.
 ///
 /// Any executor of the master; the lock is a leaf.
 class PriorityPulls {
@@ -37,17 +39,29 @@ class PriorityPulls {
   /// Nobody waits (checked).
   ~PriorityPulls();
 
-  /// Suspends the coroutine until a hash has arrived. `const Status status = co_await pulls.wait(...)` on `executor`.
-  /// Gives Ok: begin again; or RetryLater: it has not arrived in time, nothing arrives for this tablet now, or too many
-  /// calls wait.
+  /// A key hash of a tablet that is Arriving.
+  struct Wanted {
+    TabletId tablet;
+    KeyHash hash = 0;
+    bool is_piece = false;  ///< not this hash alone, but some from it on
+  };
+  /// Suspends the coroutine until hashes have arrived. `const Status status = co_await pulls.wait(...)` on `executor`.
+  /// Gives Ok: begin again; or RetryLater: not all have arrived in time, nothing arrives for a tablet now, or too much
+  /// is waited for.
   class Wait : private runtime::Job {
    public:
-    Wait(PriorityPulls& pulls, runtime::Executor& executor, TabletId tablet, KeyHash hash)
+    Wait(PriorityPulls& pulls, runtime::Executor& executor, Wanted one)
+        : Wait(pulls, executor, std::span<const Wanted>()) {
+      one_ = one;
+      wanted_ = std::span(&one_, 1);
+    }
+    Wait(PriorityPulls& pulls, runtime::Executor& executor, std::span<const Wanted> wanted)
         : Job([](runtime::Job& job) { static_cast<Wait&>(job).handle_.resume(); }),
           pulls_(pulls),
           executor_(executor),
-          tablet_(tablet),
-          hash_(hash) {}
+          wanted_(wanted) {}
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
     bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> handle) {
       handle_ = handle;
@@ -55,17 +69,41 @@ class PriorityPulls {
     }
     Status await_resume() const noexcept { return outcome_; }
 
+   protected:
+    KeyHash pieceLast() const { return piece_last_; }
+
    private:
     friend class PriorityPulls;
     PriorityPulls& pulls_;
     runtime::Executor& executor_;
-    const TabletId tablet_;
-    const KeyHash hash_;
+    Wanted one_;
+    std::span<const Wanted> wanted_;
+    size_t left_ = 0;  // guarded by the lock of PriorityPulls
+    KeyHash piece_last_ = 0;
     int64_t give_up_ns_ = 0;
     Status outcome_ = Status::RetryLater;
     std::coroutine_handle<> handle_;
   };
-  Wait wait(runtime::Executor& executor, TabletId tablet, KeyHash hash) { return {*this, executor, tablet, hash}; }
+  Wait wait(runtime::Executor& executor, TabletId tablet, KeyHash hash) {
+    return {*this, executor, Wanted{tablet, hash}};
+  }
+  /// For all of these together. @param wanted  not empty; borrowed until the coroutine goes on
+  Wait waitForAll(runtime::Executor& executor, std::span<const Wanted> wanted) { return {*this, executor, wanted}; }
+
+  /// A part of a range that has arrived just now: of its hashes, every key that exists is in the index.
+  struct Piece {
+    Status status = Status::Ok;  ///< as of Wait
+    KeyHash last = 0;            ///< with Ok: its last hash
+  };
+  class PieceWait : public Wait {
+   public:
+    PieceWait(PriorityPulls& pulls, runtime::Executor& executor, Wanted first) : Wait(pulls, executor, first) {}
+    Piece await_resume() const noexcept { return {Wait::await_resume(), pieceLast()}; }
+  };
+  /// For some hashes from `first` on, in their order: what a scan needs.
+  PieceWait waitForPiece(runtime::Executor& executor, TabletId tablet, KeyHash first) {
+    return {*this, executor, Wanted{tablet, first, true}};
+  }
 
   // For the pull of a tablet.
 
@@ -73,12 +111,19 @@ class PriorityPulls {
   void open(TabletId tablet) RC_EXCLUDES(lock_);
   /// Nobody may wait for it any more; those that do go on with `status`.
   void close(TabletId tablet, Status status) RC_EXCLUDES(lock_);
-  /// The hashes that are waited for, each once, ascending, at most `count_max`: those that have been waited for
-  /// longest. Gives up those that have waited too long. Nothing: nobody waits, and the next call that does is told to
-  /// the listener.
-  std::vector<KeyHash> takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) RC_EXCLUDES(lock_);
+  /// What is waited for.
+  struct Batch {
+    std::vector<KeyHash> hashes;   ///< each once, ascending: those that have been waited for longest
+    std::optional<KeyHash> piece;  ///< where a piece begins: the one that has been waited for longest
+    bool isEmpty() const { return hashes.empty() && !piece; }
+  };
+  /// Gives up what has been waited for too long. Nothing: nobody waits, and the next call that does is told to the
+  /// listener.
+  Batch takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) RC_EXCLUDES(lock_);
   /// The calls that wait for these hashes (ascending) go on with `status`.
   void release(TabletId tablet, const std::vector<KeyHash>& hashes, Status status) RC_EXCLUDES(lock_);
+  /// The calls that wait for the piece that begins there go on.
+  void releasePiece(TabletId tablet, KeyHash first, const Piece& piece) RC_EXCLUDES(lock_);
 
   struct Stats {
     std::atomic<uint64_t> waits{0};    ///< calls that have waited
@@ -88,17 +133,23 @@ class PriorityPulls {
   const Stats& stats() const { return stats_; }
 
  private:
+  struct Entry {
+    Wait* wait;
+    KeyHash hash;
+    bool is_piece;
+  };
   struct Tablet {
-    std::deque<Wait*> waiting;  // oldest first
+    std::deque<Entry> waiting;  // oldest first
     bool is_told = false;       // the listener was told, and takeWanted() has not returned nothing since
   };
   bool add(Wait& wait) RC_EXCLUDES(lock_);
-  void resume(const std::vector<Wait*>& waits, Status status);
+  void finish(Entry entry, Status status, std::vector<Wait*>& through) RC_REQUIRES(lock_);
+  void resume(const std::vector<Wait*>& waits);
 
   Listener& listener_;
   SpinLock lock_;
   std::map<TabletId, Tablet> tablets_ RC_GUARDED_BY(lock_);
-  size_t waiting_ RC_GUARDED_BY(lock_) = 0;
+  size_t waiting_ RC_GUARDED_BY(lock_) = 0;  // entries
   Stats stats_;
 };
 

@@ -11,26 +11,18 @@ namespace {
 
 using wire::MeasureTablet;
 
-constexpr int64_t kAnswerDeadlineNs = 2 * runtime::kNanosPerSecond;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
-
-bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
-
-bool mayPass(Status status) {
-  return status != Status::BadRequest && status != Status::WrongServer && status != Status::StaleEpoch &&
-         status != Status::Shutdown && status != Status::WrongServerId;
-}
 
 // Whether the numbers of an answer are ones that a log can have.
 bool isSensible(const MeasureTablet::Response& answer) {
   constexpr uint64_t kMost = log::LiveLimit::kHeldBytesMax / (4 * MeasureTablet::kWindows);
-  return answer.object_bytes <= kMost && answer.large_bytes <= answer.object_bytes && answer.tombstone_bytes <= kMost;
+  return answer.object_bytes <= kMost && answer.tombstone_bytes <= kMost;
 }
 
 }  // namespace
 
-RoomClaim::~RoomClaim() { parts_.log.limit().release(object_bytes_ + tombstone_bytes_, large_bytes_); }
+RoomClaim::~RoomClaim() { log_.limit().release(object_bytes_ + tombstone_bytes_, large_bytes_); }
 
 runtime::Task<Status> RoomClaim::claim() {
   uint64_t object_bytes = 0;
@@ -64,8 +56,8 @@ runtime::Task<Status> RoomClaim::claimGrowth() {
 Status RoomClaim::hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes) {
   const uint64_t bytes = object_bytes + tombstone_bytes;
   if (RC_MUTATION("hold-no-room")) return Status::Ok;
-  if (!parts_.log.limit().hold(bytes, large_bytes)) {
-    shortage_ = {.wanted_bytes = bytes, .left_bytes = parts_.log.limit().roomBytes()};
+  if (!log_.limit().hold(bytes, large_bytes)) {
+    shortage_ = {.wanted_bytes = bytes, .left_bytes = log_.limit().roomBytes()};
     return Status::NoSpace;
   }
   object_bytes_ += object_bytes;
@@ -80,32 +72,18 @@ void RoomClaim::spend(uint64_t bytes) {
   // Which of them were large is not known: that part stays until no others are left.
   const uint64_t large_spent = large_bytes_ - std::min(large_bytes_, object_bytes_);
   large_bytes_ -= large_spent;
-  parts_.log.limit().release(spent, large_spent);
+  log_.limit().release(spent, large_spent);
 }
 
+// Asks again and again, until the source answers or there is no use in it.
 runtime::Task<Status> RoomClaim::ask(uint32_t window, MeasureTablet::Response& answer) {
-  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (ended_) co_return Status::Cancelled;
-    transport::TxMessage message = parts_.caller.allocate(sizeof(MeasureTablet::Request));
-    message.appendHead(
-        MeasureTablet::Request{.header = {.opcode = wire::Opcode::MeasureTablet, .target = ServerId(tablet_.source.id)},
-                               .tablet = tablet_.id,
-                               .epoch = tablet_.epoch,
-                               .window = window});
-    rpc::CallResult result =
-        co_await parts_.caller.call(parts_.background, tablet_.source, std::move(message),
-                                    {.deadline_ns = parts_.background.clock().nowNs() + kAnswerDeadlineNs,
-                                     .priority = runtime::Priority::Background,
-                                     .is_hopeless = &isGivenUp,
-                                     .context = &ended_});
-    if (result.status == Status::Ok) {
-      const bool is_sound = wire::decode(result.response.head(), answer) && isSensible(answer) &&
-                            (answer.next_window > window || window == MeasureTablet::kWindows);
-      co_return is_sound ? Status::Ok : Status::BadRequest;
-    }
-    if (!mayPass(result.status) || parts_.background.clock().nowNs() >= give_up_ns) co_return result.status;
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    const Status status = co_await source_.measure(window, answer);
+    if (status == Status::Ok) co_return isSensible(answer) ? Status::Ok : Status::BadRequest;
+    if (!SourceCalls::mayPass(status) || background_.clock().nowNs() >= give_up_ns) co_return status;
+    co_await runtime::sleepFor(background_, kPauseNs);
   }
 }
 

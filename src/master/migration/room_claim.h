@@ -4,7 +4,7 @@
 
 #include "base/ids.h"
 #include "log/log.h"
-#include "rpc/caller.h"
+#include "master/migration/source_calls.h"
 #include "runtime/task.h"
 #include "wire/migration_messages.h"
 
@@ -17,20 +17,9 @@ namespace ramcore::master {
 /// What is still held is given back by the destructor. Executor: the background one.
 class RoomClaim {
  public:
-  struct Parts {
-    log::Log& log;
-    rpc::Caller& caller;
-    runtime::Executor& background;
-  };
-  /// Which tablet it is at the source.
-  struct Tablet {
-    TabletId id;
-    TabletEpoch epoch;
-    rpc::PeerAddress source;
-  };
-  /// @param ended  true: nothing is asked any more. Outlives the claim
-  RoomClaim(const Parts& parts, Tablet tablet, std::atomic<bool>& ended)
-      : parts_(parts), tablet_(std::move(tablet)), ended_(ended) {}
+  /// All outlive this.
+  RoomClaim(log::Log& log, SourceCalls& source, runtime::Executor& background, const std::atomic<bool>& ended)
+      : log_(log), source_(source), background_(background), ended_(ended) {}
   RoomClaim(const RoomClaim&) = delete;
   RoomClaim& operator=(const RoomClaim&) = delete;
   ~RoomClaim();
@@ -56,9 +45,10 @@ class RoomClaim {
   runtime::Task<Status> ask(uint32_t window, wire::MeasureTablet::Response& answer);
   Status hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes);
 
-  const Parts parts_;
-  const Tablet tablet_;
-  std::atomic<bool>& ended_;
+  log::Log& log_;
+  SourceCalls& source_;
+  runtime::Executor& background_;
+  const std::atomic<bool>& ended_;
   uint64_t object_bytes_ = 0;     // held for objects
   uint64_t large_bytes_ = 0;      // the part for large ones
   uint64_t tombstone_bytes_ = 0;  // held for tombstones

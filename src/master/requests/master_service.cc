@@ -29,7 +29,8 @@ MasterService::MasterService(const Parts& parts)
     : parts_(parts),
       replies_({parts.log, parts.pinned, parts.threads, parts.clock}),
       admission_(parts.link, parts.results, parts.clock),
-      multi_({parts.store, parts.log, parts.maintenance, replies_, admission_}),
+      multi_({parts.store, parts.log, parts.tablets, parts.priority_pulls, parts.maintenance, parts.clock, replies_,
+              admission_}),
       writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
       removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
 
@@ -298,23 +299,54 @@ void MasterService::answerMutation(Request request, Opcode opcode, const store::
 
 // ---- scan
 
-void MasterService::scan(Request request) {
+void MasterService::scan(Request request) { scanPiece(std::move(request), {}); }
+
+runtime::Task<void> MasterService::scanWhenArrived(Request request, TabletId tablet, KeyHash first) {
+  const PriorityPulls::Piece piece = co_await parts_.priority_pulls.waitForPiece(request.executor(), tablet, first);
+  if (piece.status != Status::Ok) {
+    replies_.refuse(std::move(request), piece.status);
+  } else {
+    scanPiece(std::move(request), piece.last);
+  }
+}
+
+/// The hashes of a tablet from `cursor` on that a scan may list: all, or those that have arrived.
+/// @param piece_last  up to here they have arrived besides
+std::optional<KeyHash> MasterService::lastToList(const store::Tablet& tablet, KeyHash cursor,
+                                                 std::optional<KeyHash> piece_last) {
+  const bool has_all = tablet.arriving == nullptr || tablet.arriving->hasAll();
+  if (has_all || RC_MUTATION("scan-past-the-frontier")) return tablet.range.last;
+  std::optional<KeyHash> last;
+  const KeyHash frontier = tablet.arriving->frontier();
+  if (cursor < frontier) last = frontier - 1;
+  // Of what is closed, only what is before the frontier is not replayed over.
+  if (piece_last && !tablet.arriving->isClosed()) last = std::max(last.value_or(0), *piece_last);
+  return last;
+}
+
+/// @param piece_last  from the cursor up to here everything has arrived
+void MasterService::scanPiece(Request request, std::optional<KeyHash> piece_last) {
   wire::Scan::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask))
     return replies_.refuse(std::move(request), Status::BadRequest);
   const store::Tablet* tablet = nullptr;
   Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, store::Access::Read, tablet);
   if (status == Status::Ok && !parts_.lease.isValid(replies_.freshNowNs(request))) status = Status::LeaseUnknown;
-  // A range that has not arrived cannot be listed; it arrives soon.
-  const bool lacks = status == Status::Ok && tablet->arriving != nullptr && !tablet->arriving->hasAll();
-  if (lacks && !RC_MUTATION("scan-past-the-frontier")) status = Status::RetryLater;
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
+  // Asked before the look at the index: what has arrived by now is found there.
+  const std::optional<KeyHash> last = lastToList(*tablet, ask.cursor, piece_last);
+  if (!last) {
+    const bool may_wait = parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+    if (!may_wait) return replies_.refuse(std::move(request), Status::RetryLater);
+    scanWhenArrived(std::move(request), tablet->id, ask.cursor).detach();
+    return;
+  }
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
   store::ShowAfter show_after;
   status = slice.fill(
-      parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
+      parts_.store, parts_.index, ask.table, {ask.cursor, *last},
       {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
       [&](log::EntryRef ref) {
         const log::EntryView entry = parts_.store.entry(ref);
@@ -323,6 +355,8 @@ void MasterService::scan(Request request) {
       [&](log::EntryRef ref) { show_after.add(store::ShowAfter::of(parts_.log, tablet->durability, ref)); });
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
+  // What has not arrived is the next answer's.
+  if (!slice.next && *last != tablet->range.last) slice.next = *last + 1;
   TxMessage response = request.allocate(slice.bytes);
   response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
                                            .next_cursor = slice.next.value_or(0),

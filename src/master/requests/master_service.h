@@ -69,6 +69,10 @@ class MasterService final {
   }
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, store::Mutation mutation);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const store::Answer& answer);
+  runtime::Task<void> scanWhenArrived(rpc::Request request, TabletId tablet, KeyHash first);
+  static std::optional<KeyHash> lastToList(const store::Tablet& tablet, KeyHash cursor,
+                                           std::optional<KeyHash> piece_last);
+  void scanPiece(rpc::Request request, std::optional<KeyHash> piece_last);
   runtime::Task<void> runWhenArrived(rpc::Request request, TabletId tablet, KeyHash hash);
   void awaitArrival(rpc::Request request, TableId table, KeyHash hash);
 

@@ -34,7 +34,15 @@ class PriorityPullsTest : public ::testing::Test, private PriorityPulls::Listene
     *told = status;
   }
   void run() { scheduler.runUntilIdle(1'000'000); }
-  Hashes wanted(size_t count_max = 64) { return pulls.takeWanted(kTablet, count_max, clock.nowNs()); }
+  Hashes wanted(size_t count_max = 64) { return pulls.takeWanted(kTablet, count_max, clock.nowNs()).hashes; }
+  runtime::Detached beginAll(std::vector<PriorityPulls::Wanted> all, Told told) {
+    const Status status = co_await pulls.waitForAll(executor, all);
+    *told = status;
+  }
+  runtime::Detached beginPiece(KeyHash first, std::shared_ptr<std::optional<PriorityPulls::Piece>> told) {
+    const PriorityPulls::Piece piece = co_await pulls.waitForPiece(executor, kTablet, first);
+    *told = piece;
+  }
 
   runtime::SimScheduler scheduler{1};
   runtime::SimClock clock{scheduler, "server", {}};
@@ -123,6 +131,55 @@ TEST_F(PriorityPullsTest, OnlySoManyWait) {
   run();
   EXPECT_EQ(*told[5], Status::Ok);
   EXPECT_FALSE(*wait(77)) << "there is room again";
+}
+
+TEST_F(PriorityPullsTest, SeveralAreWaitedForTogether) {
+  constexpr TabletId kOther{4};
+  pulls.open(kTablet);
+  const auto refused = std::make_shared<std::optional<Status>>();
+  beginAll({{kTablet, 1}, {kOther, 2}}, refused);
+  run();
+  EXPECT_EQ(*refused, Status::RetryLater) << "nothing arrives for the other one";
+  EXPECT_EQ(wanted(), Hashes{}) << "nothing is left of it";
+  const auto told = std::make_shared<std::optional<Status>>();
+  beginAll({{kTablet, 9}, {kTablet, 5}, {kTablet, 9}, {kTablet, 7}}, told);
+  run();
+  EXPECT_EQ(pulls.stats().waiting.load(), 1u) << "one call";
+  EXPECT_EQ(wanted(), (Hashes{5, 7, 9}));
+  pulls.release(kTablet, {5, 9}, Status::Ok);
+  run();
+  EXPECT_FALSE(*told);
+  pulls.release(kTablet, {7}, Status::Ok);
+  run();
+  EXPECT_EQ(*told, Status::Ok);
+  const auto late = std::make_shared<std::optional<Status>>();
+  beginAll({{kTablet, 5}, {kTablet, 7}}, late);
+  pulls.release(kTablet, {5}, Status::RetryLater);
+  pulls.release(kTablet, {7}, Status::Ok);
+  run();
+  EXPECT_EQ(*late, Status::RetryLater) << "one of them has not come";
+}
+
+TEST_F(PriorityPullsTest, AScanWaitsForAPiece) {
+  pulls.open(kTablet);
+  const auto told = std::make_shared<std::optional<PriorityPulls::Piece>>();
+  beginPiece(100, told);
+  const Told hash = wait(100);
+  EXPECT_EQ(told_count, 1);
+  const PriorityPulls::Batch batch = pulls.takeWanted(kTablet, 64, clock.nowNs());
+  EXPECT_EQ(batch.hashes, (Hashes{100}));
+  EXPECT_EQ(batch.piece, 100u);
+  pulls.release(kTablet, {100}, Status::Ok);
+  run();
+  EXPECT_EQ(*hash, Status::Ok);
+  EXPECT_FALSE(*told) << "one hash is not a piece";
+  EXPECT_FALSE(pulls.takeWanted(kTablet, 64, clock.nowNs()).isEmpty());
+  pulls.releasePiece(kTablet, 100, {Status::Ok, 250});
+  run();
+  ASSERT_TRUE(*told);
+  EXPECT_EQ((*told)->status, Status::Ok);
+  EXPECT_EQ((*told)->last, 250u);
+  EXPECT_TRUE(pulls.takeWanted(kTablet, 64, clock.nowNs()).isEmpty());
 }
 
 TEST_F(PriorityPullsTest, TheEndReleasesAll) {
