@@ -241,7 +241,10 @@ std::optional<int64_t> RecoveryManager::awaitOtherLogs(ServerId dead, Recovery& 
   }
   std::optional<int64_t> again_ns;
   for (const ServerId other : others) {
-    const std::optional<int64_t> wait_ns = awaitLog(other, recoveries_.at(other));
+    // The verdict on it may be so new that its recovery has not begun.
+    const auto known = recoveries_.find(other);
+    std::optional<int64_t> wait_ns = parts_.journal.nowNs() + kOthersNs;
+    if (known != recoveries_.end()) wait_ns = awaitLog(other, known->second);
     if (!wait_ns) continue;
     again_ns = std::min(*wait_ns, again_ns.value_or(*wait_ns));
     recovery.text = "its tablets are also in the log of " + text(other) + ", which is waited for";
@@ -254,9 +257,17 @@ std::vector<TabletId> RecoveryManager::assignable(ServerId dead) const {
   std::vector<TabletId> ids = workOf(dead).open;
   std::erase_if(ids, [&](TabletId id) {
     const ServerId other = otherDead(*parts_.map.findTablet(id), dead);
-    return other != ServerId() && !recoveries_.at(other).log.mayBegin();
+    return !mayFetchFrom(other);
   });
   return ids;
+}
+
+// Whether the log of this dead server is complete, too; it may be none.
+bool RecoveryManager::mayFetchFrom(ServerId other) const {
+  if (other == ServerId()) return true;
+  // The verdict on it may be so new that its recovery has not begun.
+  const auto known = recoveries_.find(other);
+  return known != recoveries_.end() && known->second.log.mayBegin();
 }
 
 // Makes one step towards new attempts. Returns when to look again if nothing happens before.
@@ -375,8 +386,8 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
   const ServerId alone = turns_.chooseMaster(dead);
-  Loads loads = alone != ServerId() ? Loads{{0, alone}} : loadsNow();
-  if (loads.empty()) co_return false;
+  MasterLoads loads = alone != ServerId() ? MasterLoads(alone) : MasterLoads(parts_, attempts_);
+  if (loads.isEmpty()) co_return false;
   Given given;
   const std::vector<TabletId> open = assignable(dead);
   bool is_stored = true;
@@ -407,60 +418,36 @@ void RecoveryManager::begin(const LogPlan& plan, const Order& order, const std::
   }
 }
 
-// The servers that can take tablets, those with the least to recover first.
-RecoveryManager::Loads RecoveryManager::loadsNow() const {
-  std::map<ServerId, size_t> loads;
-  for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
-  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Recovering)) {
-    const auto load = loads.find(tablet->recovery_master);
-    if (load != loads.end() && attempts_.isAtWork(tablet->id)) ++load->second;
-  }
-  Loads by_load;
-  for (const auto& [server, load] : loads) by_load.emplace(load, server);
-  return by_load;
-}
-
 // Under map_lock; one batch. Adds the tablets to `given` as they will be.
-runtime::Task<bool> RecoveryManager::storeAssigned(ServerId dead, const std::vector<TabletId>& ids, Loads& loads,
+runtime::Task<bool> RecoveryManager::storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads,
                                                    Given& given) {
   Batch batch;
-  std::vector<Tablet> tablets;
+  // Which servers live is asked before the commit: one that dies meanwhile fails its attempt.
+  std::vector<std::pair<Order, Tablet>> assigned;
   for (const TabletId id : ids) {
     Tablet tablet = *parts_.map.findTablet(id);
     const ServerId survivor = survivorOf(tablet);
+    const ServerId second = otherDead(tablet, dead);
+    if (!mayFetchFrom(second)) continue;
     tablet.state = TabletState::Recovering;
-    tablet.recovery_master = survivor != ServerId() ? survivor : takeLeastLoaded(loads, tablet.recovery_master);
+    tablet.recovery_master = survivor != ServerId() ? survivor : loads.takeLeast(tablet.recovery_master);
     tablet.last_epoch.value += 1;
     batch.put(keyOf(id), encode(tablet));
-    tablets.push_back(std::move(tablet));
+    const Order order{.master = tablet.recovery_master, .second = second, .is_survivor = survivor != ServerId()};
+    assigned.emplace_back(order, std::move(tablet));
   }
+  if (assigned.empty()) co_return true;
   const Status stored = co_await parts_.journal.commit(std::move(batch));
   if (stored != Status::Ok) co_return false;
-  for (Tablet& tablet : tablets) {
+  for (auto& [order, tablet] : assigned) {
     parts_.map.updateTablet(tablet);
     tablet.owner = tablet.recovery_master;
     tablet.recovery_master = {};
     tablet.epoch = tablet.last_epoch;
     tablet.state = TabletState::Normal;
-    const Order order{.master = tablet.owner,
-                      .second = otherDead(tablet, dead),
-                      .is_survivor = tablet.logOf(tablet.owner) != nullptr};
     given[order].push_back(std::move(tablet));
   }
   co_return true;
-}
-
-// Among the servers with the least to recover, the choice begins after the one that failed with this tablet, so that
-// each of them gets a turn. If it always began with the first, two servers without room could get the tablet in turn
-// for ever, although a third one has room. The server that failed gets it again only if there is no other.
-ServerId RecoveryManager::takeLeastLoaded(Loads& loads, ServerId former) {
-  auto target = loads.upper_bound({loads.begin()->first, former});
-  if (target == loads.end() || target->first != loads.begin()->first) target = loads.begin();
-  if (target->second == former && loads.size() > 1) ++target;
-  const auto [load, server] = *target;
-  loads.erase(target);
-  loads.emplace(load + 1, server);
-  return server;
 }
 
 // True if nothing of the server's log is needed any more, and that is stored. map_lock keeps its tablets from becoming

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coordinator/recovery/dead_log.h"
+#include "coordinator/recovery/master_loads.h"
 #include "coordinator/recovery/missing_places.h"
 #include "coordinator/recovery/recovery_attempts.h"
 #include "coordinator/recovery/recovery_turns.h"
@@ -112,7 +113,6 @@ class RecoveryManager final : public TabletOperations {
     std::vector<TabletId> open;  ///< tablets to be recovered that no server is at work on
   };
 
-  using Loads = std::set<std::pair<size_t, ServerId>>;
   /// Tablets that one order can cover.
   struct Order {
     ServerId master;
@@ -139,9 +139,8 @@ class RecoveryManager final : public TabletOperations {
   void say(ServerId dead, Recovery& recovery, std::string text);
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);
   void begin(const LogPlan& plan, const Order& order, const std::vector<Tablet>& tablets);
-  Loads loadsNow() const;
-  runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, Loads& loads, Given& given);
-  static ServerId takeLeastLoaded(Loads& loads, ServerId former);
+  bool mayFetchFrom(ServerId other) const;
+  runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   const Parts parts_;

@@ -319,7 +319,7 @@ std::optional<KeyHash> MasterService::lastToList(const store::Tablet& tablet, Ke
   std::optional<KeyHash> last;
   const KeyHash frontier = tablet.arriving->frontier();
   if (cursor < frontier) last = frontier - 1;
-  // Of what is closed, only what is before the frontier is not replayed over.
+  // Once nothing arrives any more, a replay passes over all but what is before the frontier.
   if (piece_last && !tablet.arriving->isClosed()) last = std::max(last.value_or(0), *piece_last);
   return last;
 }
