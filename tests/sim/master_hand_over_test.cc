@@ -189,6 +189,83 @@ TEST_F(MasterHandOverTest, WhatWasChangedBeforeItHasArrivedStaysSo) {
   expectAll(to, 2);
 }
 
+/// Keys that arrive last, of which nothing is there, and that do not exist.
+TEST_F(MasterHandOverTest, RequestsOfSeveralKeysWaitForAllOfThemTogether) {
+  size_t from = 0;
+  size_t to = 0;
+  ASSERT_NO_FATAL_FAILURE(begin(from, to));
+  std::vector<uint64_t> numbers;
+  for (int i = 0; i < 20; ++i) {
+    numbers.push_back(lastKey());
+    keys.erase(numbers.back());
+  }
+  ASSERT_NO_FATAL_FAILURE(handOver(2, 0, kLast, 1, 2, to, from));
+  ASSERT_EQ(lend(2, 1, from), Status::Ok);
+  ASSERT_EQ(takeArriving(2, 0, kLast, 2, to), Status::Ok);
+  const master::PriorityPulls::Stats& waits = world.servers[to]->master().migrationTarget()->waitStats();
+
+  auto read_bytes = join({bytesOf(wire::MultiRead::Request{.header = header(Opcode::MultiRead, to), .count = 11})});
+  const auto addRead = [&](const std::string& key) {
+    auto part =
+        join({bytesOf(wire::MultiRead::RequestPart{
+                  .epoch = TabletEpoch(2), .table = TableId(kTable), .key_bytes = static_cast<uint16_t>(key.size())}),
+              asBytes(key)});
+    part.resize(alignUp(part.size(), 8));
+    read_bytes.insert(read_bytes.end(), part.begin(), part.end());
+  };
+  for (size_t i = 0; i < 10; ++i) addRead(keyBytes(numbers[i]));
+  addRead("none");
+  const auto answered = world.send(read_bytes, to);
+  ASSERT_EQ(answered->outcome(), Status::Ok);
+  EXPECT_EQ(waits.waits.load(), 1u) << "one wait for all of them";
+  const std::string read_answer = bytesOfAnswer(*answered);
+  wire::Cursor cursor(asBytes(read_answer));
+  wire::MultiRead::Response response{};
+  ASSERT_TRUE(cursor.take(response));
+  for (size_t i = 0; i < 11; ++i) {
+    wire::MultiRead::ResponsePart part{};
+    ASSERT_TRUE(cursor.take(part));
+    EXPECT_EQ(part.status, i < 10 ? Status::Ok : Status::NotFound) << i;
+    if (i < 10) EXPECT_EQ(part.version, highest[keyBytes(numbers[i])]);
+  }
+
+  auto write_bytes = join({bytesOf(wire::MultiMutate::Request{
+      .header = header(Opcode::MultiMutate, to), .client = ClientId(1), .acknowledged = Sequence(0), .count = 10})});
+  for (size_t i = 10; i < 20; ++i) {
+    const std::string key = keyBytes(numbers[i]);
+    auto part = join({bytesOf(wire::MultiMutate::RequestPart{.sequence = Sequence(nextSequence(1)),
+                                                             .epoch = TabletEpoch(2),
+                                                             .condition_version = 0,
+                                                             .table = TableId(kTable),
+                                                             .value_bytes = 0,
+                                                             .key_bytes = static_cast<uint16_t>(key.size()),
+                                                             .kind = wire::MultiMutate::Kind::Remove,
+                                                             .condition = Condition::MustExist}),
+                      asBytes(key)});
+    part.resize(alignUp(part.size(), 8));
+    write_bytes.insert(write_bytes.end(), part.begin(), part.end());
+    model.erase(key);
+  }
+  const auto removed = world.send(write_bytes, to);
+  ASSERT_EQ(removed->outcome(), Status::Ok);
+  EXPECT_EQ(waits.waits.load(), 2u);
+  const std::string write_answer = bytesOfAnswer(*removed);
+  wire::Cursor results(asBytes(write_answer));
+  wire::MultiMutate::Response written{};
+  ASSERT_TRUE(results.take(written));
+  for (size_t i = 10; i < 20; ++i) {
+    wire::MultiMutate::ResponsePart part{};
+    ASSERT_TRUE(results.take(part));
+    EXPECT_EQ(part.status, Status::Ok) << i;
+    EXPECT_EQ(part.version, highest[keyBytes(numbers[i])]) << "of what was removed";
+  }
+  EXPECT_LT(world.servers[to]->master().index().entryCount(), kLarge - 500) << "too much has arrived to show anything";
+  ASSERT_EQ(pullProgress(2, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(2, 0, kLast, 2, to, false), Status::Ok);
+  for (size_t i = 0; i < 10; ++i) keys.insert(numbers[i]);
+  expectAll(to, 2);
+}
+
 /// The tombstone of a removed key is needed as long as the former owner's log counts, and the cleaner of the new owner
 /// knows nothing of that log.
 TEST_F(MasterHandOverTest, WhatWasRemovedStaysRemovedHoweverMuchIsCleaned) {
