@@ -281,6 +281,18 @@ runtime::Task<StepOutcome> MigrationManager::freeze(MigrationId id) {
   co_return co_await calls_.adopt(move, outcome.version_ceiling, must_end);
 }
 
+// A step and the tablet in one batch, under map_lock. False if the coordinator stops.
+runtime::Task<bool> MigrationManager::store(const Migration& move, const Tablet& tablet) {
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(move.id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(move.id).migration = move;
+  co_return true;
+}
+
 runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
@@ -295,14 +307,7 @@ runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
   tablet.owner = move.destination;
   tablet.epoch = move.destination_epoch;
   tablet.logs.push_back({move.destination, move.destination_segment});
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  co_return true;
+  co_return co_await store(move, tablet);
 }
 
 runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string reason) {
@@ -314,14 +319,7 @@ runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string 
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   tablet.last_epoch.value += 1;
   tablet.epoch = tablet.last_epoch;
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  co_return true;
+  co_return co_await store(move, tablet);
 }
 
 // ---- from the hand-over on
@@ -380,14 +378,7 @@ runtime::Task<bool> MigrationManager::storeArrived(MigrationId id) {
   if (tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();  // a recovery has begun meanwhile
   move.step = MigrationStep::Arrived;
   tablet.logs = {*tablet.logOf(move.destination)};
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  co_return true;
+  co_return co_await store(move, tablet);
 }
 
 runtime::Task<bool> MigrationManager::finish(MigrationId id) {

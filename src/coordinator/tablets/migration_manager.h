@@ -78,6 +78,7 @@ class MigrationManager final : public TabletOperations {
   runtime::Task<StepOutcome> prepare(MigrationId id);
   runtime::Task<StepOutcome> freeze(MigrationId id);
   runtime::Task<bool> storeFreezing(MigrationId id, SegmentId destination_segment);
+  runtime::Task<bool> store(const Migration& move, const Tablet& tablet);
   runtime::Task<bool> storeHandOver(MigrationId id);
   runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
   runtime::Task<bool> arrive(MigrationId id);

@@ -284,7 +284,8 @@ std::optional<uint64_t> FakeCluster::read(const Tablet& known) {
 uint64_t FakeCluster::logged(ServerId server, const Tablet& tablet, bool is_all) {
   for (const auto& [id, held] : machines_[server].tablets) {
     if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) {
-      return held.content + (is_all ? held.arrived : 0);
+      const uint64_t joined = held.intake_epoch && held.pulled ? held.intake : 0;
+      return held.content + (is_all ? held.arrived + joined : 0);
     }
   }
   return 0;

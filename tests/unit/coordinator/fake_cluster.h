@@ -107,7 +107,7 @@ class FakeCluster {
 
  private:
   // The part of the tablet's content that is in a server's log: all of it is durable.
-  // @param is_all  false: the other log has what has arrived from there as well
+  // @param is_all  false: the other log has what has arrived from there, or was replayed from it, as well
   uint64_t logged(ServerId server, const Tablet& tablet, bool is_all);
   // Whether another server still needs what was lent to it.
   bool isNeeded(TabletId tablet) const;

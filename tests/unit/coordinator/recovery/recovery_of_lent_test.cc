@@ -94,6 +94,25 @@ TEST_F(RecoveriesOfLent, IfBothAreDeadBothLogsHaveToBeWhole) {
   expectAllIsAt({third, fourth, fifth});
 }
 
+/// The second verdict may come while it is being stored who recovers for the first.
+TEST_F(RecoveriesOfLent, TheOtherOneMayDieAtAnyMoment) {
+  for (int64_t later_ns = 0; later_ns < 60 * kMilli && !HasFailure(); later_ns += kMilli / 4) {
+    Bench fresh;
+    build(fresh);
+    const TabletId id = lend(fresh);
+    fresh.cluster().machine(first).up = false;
+    ASSERT_EQ(fresh.goodbye(first), Status::Ok);
+    fresh.pass(later_ns);
+    fresh.cluster().machine(second).up = false;
+    ASSERT_EQ(fresh.goodbye(second), Status::Ok);
+    fresh.passRenewing(8 * kSecond);
+    const Tablet tablet = *fresh.life().map.findTablet(id);
+    EXPECT_TRUE(tablet.owner == third || tablet.owner == fourth) << later_ns << ": " << tablet.owner.value;
+    EXPECT_EQ(tablet.logs.size(), 1u) << later_ns;
+    EXPECT_EQ(fresh.cluster().read(tablet), kWritten + kAdded) << later_ns;
+  }
+}
+
 void carryOnAfter(ServerId dies) {
   struct Interrupted {
     TabletId id;
