@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "coordinator/survey/storage_lineage.h"
 
 namespace ramcore::coordinator {
@@ -142,6 +143,7 @@ std::vector<ServerId> DeadLog::away() const {
 }
 
 LogPlan DeadLog::plan() const {
+  RC_CHECK_MSG(mayBegin(), "a log that is not complete is not fetched");
   if (survey_.isComplete()) return {dead_, survey_.holders, survey_.segments, false};
   return {dead_, salvage_.holders, salvage_.segments, true};
 }

@@ -401,11 +401,12 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   if (parts_.journal.stopping()) co_return false;
   // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
   // to another server as well.
-  for (const auto& [order, tablets] : given) begin(plan, order, tablets);
+  for (const auto& [order, part] : given) begin(plan, order, part);
   co_return is_stored;
 }
 
-void RecoveryManager::begin(const LogPlan& plan, const Order& order, const std::vector<Tablet>& tablets) {
+void RecoveryManager::begin(const LogPlan& plan, const Order& order, const Part& part) {
+  const std::vector<Tablet>& tablets = part.tablets;
   for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
     const auto from = tablets.begin() + static_cast<std::ptrdiff_t>(first);
     const auto to = tablets.begin() + static_cast<std::ptrdiff_t>(std::min(tablets.size(), first + kOrderTabletsMax));
@@ -413,7 +414,7 @@ void RecoveryManager::begin(const LogPlan& plan, const Order& order, const std::
     static_cast<LogPlan&>(sent) = plan;
     sent.tablets = {from, to};
     sent.is_survivor = order.is_survivor;
-    if (order.second != ServerId()) sent.second = recoveries_.at(order.second).log.plan();
+    sent.second = part.second;
     attempts_.begin(order.master, std::move(sent));
   }
 }
@@ -434,6 +435,8 @@ runtime::Task<bool> RecoveryManager::storeAssigned(ServerId dead, const std::vec
     tablet.last_epoch.value += 1;
     batch.put(keyOf(id), encode(tablet));
     const Order order{.master = tablet.recovery_master, .second = second, .is_survivor = survivor != ServerId()};
+    // What is known of the other log now: an attempt that fails during the commit has all backups asked again.
+    if (second != ServerId()) given[order].second = recoveries_.at(second).log.plan();
     assigned.emplace_back(order, std::move(tablet));
   }
   if (assigned.empty()) co_return true;
@@ -445,7 +448,7 @@ runtime::Task<bool> RecoveryManager::storeAssigned(ServerId dead, const std::vec
     tablet.recovery_master = {};
     tablet.epoch = tablet.last_epoch;
     tablet.state = TabletState::Normal;
-    given[order].push_back(std::move(tablet));
+    given[order].tablets.push_back(std::move(tablet));
   }
   co_return true;
 }

@@ -120,7 +120,11 @@ class RecoveryManager final : public TabletOperations {
     bool is_survivor = false;
     auto operator<=>(const Order&) const = default;
   };
-  using Given = std::map<Order, std::vector<Tablet>>;
+  struct Part {
+    std::vector<Tablet> tablets;
+    std::optional<LogPlan> second;
+  };
+  using Given = std::map<Order, Part>;
 
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
@@ -138,7 +142,7 @@ class RecoveryManager final : public TabletOperations {
   void review(ServerId dead, Recovery& recovery);
   void say(ServerId dead, Recovery& recovery, std::string text);
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);
-  void begin(const LogPlan& plan, const Order& order, const std::vector<Tablet>& tablets);
+  void begin(const LogPlan& plan, const Order& order, const Part& part);
   bool mayFetchFrom(ServerId other) const;
   runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
