@@ -306,6 +306,7 @@ Task<Result<MigrationStatus>> CoordinatorStub::migrationStatus(uint64_t migratio
   out.bytes = response.bytes();
   out.fraction = response.fraction() >= 0 && response.fraction() <= 1 ? response.fraction() : 0;
   out.reason = response.reason();
+  out.step = response.step();
   co_return out;
 }
 

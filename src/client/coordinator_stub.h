@@ -90,7 +90,8 @@ struct MigrationStatus {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;  ///< 0..1 of the tablet's hash range
-  std::string reason;   ///< of a failure
+  std::string reason;   ///< of a failure; while it runs: what it waits for, if that does not come
+  std::string step;     ///< while it runs, for a person
 };
 
 /// The coordinator's calls, typed. Each call is repeated until it is answered or its deadline passes, at each

@@ -40,6 +40,23 @@ control::MigrationState stateOf(MigrationStep step) {
   }
 }
 
+/// A step of a move that runs.
+std::string_view textOf(MigrationStep step) {
+  switch (step) {
+    case MigrationStep::Preparing:
+      return "preparing";
+    case MigrationStep::Freezing:
+      return "handing over";
+    case MigrationStep::Arriving:
+      return "arriving";
+    case MigrationStep::HandedOver:
+    case MigrationStep::Arrived:
+      return "arrived";
+    default:
+      return "giving up";
+  }
+}
+
 }  // namespace
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
@@ -378,7 +395,8 @@ void CoordinatorService::migrationStatus(Request request) {
   response.set_objects(progress->migration.objects);
   response.set_bytes(progress->migration.bytes);
   response.set_fraction(progress->migration.step == MigrationStep::Done ? 1 : progress->fraction);
-  response.set_reason(progress->migration.reason);
+  response.set_reason(progress->migration.reason.empty() ? progress->waits_for : progress->migration.reason);
+  if (!progress->migration.isOver()) response.set_step(std::string(textOf(progress->migration.step)));
   rpc::replyControl(std::move(request), response);
 }
 

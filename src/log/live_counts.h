@@ -31,9 +31,10 @@ class LiveCounts {
   LiveCounts(const LiveCounts&) = delete;
   LiveCounts& operator=(const LiveCounts&) = delete;
 
-  /// The segment in which the entry lies that dies by this one; none if none does.
-  SegmentId killedIn(const EntryInput& input) const {
-    return input.dead ? pool_.segmentOf(input.dead)->id() : SegmentId();
+  /// The segment that the entry will name: the one in which the entry lies that dies by it, or its anchor. None: it
+  /// names none.
+  SegmentId namedFor(const EntryInput& input) const {
+    return input.dead ? pool_.segmentOf(input.dead)->id() : input.anchor;
   }
   /// The segment that an entry names, or nullptr if it names none or that is gone.
   Segment* namedBy(const EntryView& entry) const;
@@ -47,6 +48,9 @@ class LiveCounts {
   /// @param named_by_dead  namedBy() the dead entry, asked before the lock was taken
   void countKilledBy(const EntryInput& input, uint32_t bytes, Segment& segment, Segment* named_by_dead)
       RC_REQUIRES(kLogLock);
+  /// Counts a tombstone that was placed in the head and names an anchor.
+  /// @param anchor  found before the lock was taken; nullptr: it is gone
+  void countAnchored(uint32_t bytes, Segment& segment, Segment* anchor) RC_REQUIRES(kLogLock);
   void addLive(Segment& segment, int64_t bytes);
 
   // For all.

@@ -22,6 +22,10 @@ inline void LiveCounts::countKilledBy(const EntryInput& input, uint32_t bytes, S
   countDead(input.dead, named_by_dead);
 }
 
+inline void LiveCounts::countAnchored(uint32_t bytes, Segment& segment, Segment* anchor) {
+  if (anchor != nullptr && anchor->state() != SegmentState::Unlinked) countTombstone(segment, *anchor, bytes);
+}
+
 inline void LiveCounts::addLive(Segment& segment, int64_t bytes) {
   segment.live().add(bytes);
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);

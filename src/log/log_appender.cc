@@ -30,7 +30,8 @@ constexpr uint32_t kCopyUnderLockBytesMax = 1024;
 struct LogAppender::Prepared {
   uint32_t total = 0;
   std::array<uint32_t, kGroupEntriesMax> bytes;
-  /// For entries with a `dead`: the segment that the dead entry names; see LiveCounts::countDead.
+  /// For entries with a `dead`: the segment that the dead entry names; see LiveCounts::countDead. For those with an
+  /// anchor: the anchor.
   std::array<Segment*, kGroupEntriesMax> named_by_dead;
 };
 
@@ -51,8 +52,9 @@ std::optional<Result<Appended>> LogAppender::append(std::span<const EntryInput> 
     const uint32_t bytes = prepared.bytes[i] = group[i].alignedBytes();
     RC_CHECK_MSG(bytes <= pool_.config().entry_bytes_max, "services refuse oversized objects at the door");
     prepared.total += bytes;
-    if (!group[i].dead) continue;
-    prepared.named_by_dead[i] = counts_.namedBy(EntryView(memory_.at(group[i].dead)));
+    if (!group[i].names()) continue;
+    prepared.named_by_dead[i] =
+        group[i].dead ? counts_.namedBy(EntryView(memory_.at(group[i].dead))) : pool_.find(group[i].anchor);
     pool_.tombstones().prepare();
   }
   if (append_class == AppendClass::Write && !limit_.hasSpaceFor(prepared.total)) {
@@ -65,7 +67,7 @@ std::optional<Result<Appended>> LogAppender::append(std::span<const EntryInput> 
   if (stage) {
     std::byte* at = staged;
     for (size_t i = 0; i < group.size(); ++i) {
-      writeEntry(at, group[i], i + 1 < group.size(), counts_.killedIn(group[i]));
+      writeEntry(at, group[i], i + 1 < group.size(), counts_.namedFor(group[i]));
       at += prepared.bytes[i];
     }
   }
@@ -148,7 +150,7 @@ Status LogAppender::reserve(const Prepared& prepared, AppendClass append_class, 
 
 void LogAppender::finish(Reservation& reservation, std::span<const EntryInput> group) {
   for (size_t i = 0; i < group.size(); ++i) {
-    writeEntry(memory_.at(reservation.appended.refs[i]), group[i], i + 1 < group.size(), counts_.killedIn(group[i]));
+    writeEntry(memory_.at(reservation.appended.refs[i]), group[i], i + 1 < group.size(), counts_.namedFor(group[i]));
   }
   DurableWaiters ready;
   {
@@ -172,6 +174,7 @@ void LogAppender::countGroup(Segment& segment, std::span<const EntryInput> group
     live += is_free ? 0 : prepared.bytes[i];
     counts_.countAppended(segment, input, prepared.bytes[i]);
     if (input.dead) counts_.countKilledBy(input, prepared.bytes[i], segment, prepared.named_by_dead[i]);
+    if (input.anchor) counts_.countAnchored(prepared.bytes[i], segment, prepared.named_by_dead[i]);
   }
   counts_.addLive(segment, live);
 }

@@ -33,4 +33,16 @@ void PrivateSegments::drop(Segment& segment) {
   parts_.replicator.free(id);
 }
 
+Segment* PrivateSegments::openAnchor() {
+  if (!parts_.pool.mayHaveRoom(SegmentKind::Side)) return nullptr;
+  Segment* const anchor = parts_.pool.allocate(SegmentKind::Side, parts_.heads.takeId());
+  if (anchor != nullptr) parts_.pool.trim(*anchor);
+  return anchor;
+}
+
+void PrivateSegments::dropAnchor(Segment& anchor) {
+  LogGuard guard(parts_.lock);
+  parts_.members.unlink(anchor);
+}
+
 }  // namespace ramcore::log

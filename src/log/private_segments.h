@@ -4,7 +4,8 @@
 
 namespace ramcore::log {
 
-/// Opens, closes and gives up the segments to which only their opener appends: survivors of the cleaner, and side logs.
+/// Opens, closes and gives up the segments to which only their opener appends: survivors of the cleaner, and side logs;
+/// and anchors, to which nobody does.
 ///
 /// Threads: any, for each segment its one writer.
 class PrivateSegments {
@@ -32,6 +33,15 @@ class PrivateSegments {
   void close(Segment& segment);
   /// Gives up a private segment to which nothing refers and that was never added to the log.
   void drop(Segment& segment) RC_EXCLUDES(kLogLock);
+
+  /// Opens an anchor: a segment that holds nothing, has no replicas and never joins the log. A tombstone that names it
+  /// is kept by the cleaner until the anchor is dropped, as if an older entry of its key lay there. That is what a
+  /// tombstone is for whose older entries are in another server's log (a tablet that is being handed over). Takes the
+  /// least memory that a segment can have.
+  /// @return nullptr: there is not enough memory, or no segment slot
+  Segment* openAnchor() RC_EXCLUDES(kLogLock);
+  /// The tombstones that name it are not needed any more. Nobody appends another one.
+  void dropAnchor(Segment& anchor) RC_EXCLUDES(kLogLock);
 
  private:
   const Parts parts_;

@@ -15,6 +15,10 @@ constexpr size_t kFetchAheadBytes = 768;
 
 SideLog::~SideLog() { RC_CHECK_MSG(joined_ || segments_.empty(), "a side log is joined or abandoned"); }
 
+bool SideLog::hasSpaceFor(uint64_t bytes) const {
+  return uses_held_room_ ? log_.limit().hasSpaceInHeld(bytes) : log_.limit().hasSpaceFor(bytes);
+}
+
 Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass append_class) {
   RC_CHECK(!closed_ && !group.empty() && group.size() <= kGroupEntriesMax);
   uint64_t total_bytes = 0;
@@ -23,7 +27,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     RC_CHECK(bytes <= log_.config().entry_bytes_max);
     total_bytes += bytes;
   }
-  if (append_class == AppendClass::Write && !log_.limit().hasSpaceFor(total_bytes)) {
+  if (append_class == AppendClass::Write && !hasSpaceFor(total_bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
     return Status::NoSpace;
   }
@@ -40,7 +44,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     segment->adopt(cursor);
     for (size_t i = 0; i < group.size(); ++i) {
       std::byte* const at = log_.pool().memory().at(appended.refs[i]);
-      writeEntry(at, group[i], i + 1 < group.size(), log_.counts().killedIn(group[i]));
+      writeEntry(at, group[i], i + 1 < group.size(), log_.counts().namedFor(group[i]));
       log_.counts().countLive(*segment, EntryView(at), group[i].dead);
     }
     segment->commit(cursor.offset);
@@ -48,6 +52,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     appended.end = {segment->id(), cursor.offset, 0};
     log_.stats().appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
     log_.stats().appended_bytes.fetch_add(total_bytes, std::memory_order_relaxed);
+    bytes_ += total_bytes;
     return appended;
   }
   return Status::RetryLater;
@@ -59,7 +64,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
   constexpr Keep kKeep{.name = false, .result = false};
   const uint32_t bytes = entry.copyBytes(kKeep);
   RC_CHECK(bytes <= log_.config().entry_bytes_max);
-  if (append_class == AppendClass::Write && !log_.limit().hasSpaceFor(copied_bytes_ + bytes)) {
+  if (append_class == AppendClass::Write && !hasSpaceFor(copied_bytes_ + bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
     return Status::NoSpace;
   }
@@ -77,6 +82,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     segment->live().noteEntryBytes(bytes);
     segment->commit(cursor.offset);
     copied_bytes_ += bytes;
+    bytes_ += bytes;
     if (entry.type() == EntryType::ResultRecord) copied_result_bytes_ += bytes;
     if (entry.type() == EntryType::Object && bytes > log_.config().smallEntryBytesMax()) copied_large_bytes_ += bytes;
     ++copied_entries_;

@@ -26,6 +26,11 @@ class SideLog {
   SideLog(const SideLog&) = delete;
   SideLog& operator=(const SideLog&) = delete;
 
+  /// From now on what is appended may take the room that is held (LiveLimit::hold).
+  void useHeldRoom() { uses_held_room_ = true; }
+  /// Bytes that were appended and copied so far.
+  uint64_t bytes() const { return bytes_; }
+
   /// As Log::append(). `end` is a position in a segment of the side log, about which LogDurability says nothing.
   Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
 
@@ -70,6 +75,7 @@ class SideLog {
 
  private:
   Segment* openSegment();
+  bool hasSpaceFor(uint64_t bytes) const;
 
   Log& log_;
   Replicator& replicator_;
@@ -79,6 +85,8 @@ class SideLog {
   uint64_t copied_result_bytes_ = 0;
   uint64_t copied_large_bytes_ = 0;
   uint32_t copied_entries_ = 0;
+  uint64_t bytes_ = 0;
+  bool uses_held_room_ = false;
   bool closed_ = false;  ///< sealed; isClosed() asks for the replicas as well
   bool joined_ = false;  ///< joining or joined; isJoined() asks for the head as well
   SegmentId roll_;

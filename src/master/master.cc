@@ -88,15 +88,16 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
              master.config_.scrub),
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
-              maintenance, master.environment_.trace}),
+              maintenance, master.environment_.rcu, master.environment_.trace}),
       recovery({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
                 maintenance, master.environment_.trace}),
       pinned(master.config_.pinning, master.config_.log.memory_bytes, log.stats(), master.pins_),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, pinned,
-                      master.environment_.rcu, master.environment_.dispatch, master.background_,
-                      master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
+                      master.environment_.rcu, master.background_, master.environment_.trace, *master.changes_}),
+      report({id, master.store_, log, master.tablets_, pinned, master.environment_.dispatch, master.replicas_.get(),
+              master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, pinned, master.environment_.threads, master.environment_.clock,
+               target.priorityPulls(), maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
   master.results_.connect(log);
   master.store_.connect(
@@ -117,8 +118,7 @@ ServerLoad Master::load() const {
   if (!parts_) return {};
   const log::LogStats& stats = parts_->log.stats();
   const auto live = static_cast<uint64_t>(std::max<int64_t>(0, stats.live_bytes.load() + stats.succeeded_bytes.load()));
-  const uint64_t most = parts_->log.limit().liveBytesMax();
-  return {.live_bytes = live, .room_bytes = most > live ? most - live : 0};
+  return {.live_bytes = live, .room_bytes = parts_->log.limit().roomBytes()};
 }
 
 void Master::onEnlisted(ServerId id, ClusterId cluster) {
@@ -147,6 +147,7 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   rpc::ServiceTable& table = environment_.dispatch.services();
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);
+  parts_->report.addTo(table);
   parts_->source.addTo(table);
   if (replicas_ != nullptr) parts_->replica_service.emplace(*replicas_).addTo(table);
   environment_.dispatch.setOwnId(id.value);

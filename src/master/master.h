@@ -18,6 +18,7 @@
 #include "master/replication/replica_service.h"
 #include "master/requests/master_service.h"
 #include "master/requests/pinned_values.h"
+#include "master/server_report.h"
 #include "master/tablet_service.h"
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
@@ -152,6 +153,7 @@ class Master final : private LinkObserver {
     RecoveryTarget recovery;
     PinnedValues pinned;
     TabletService tablet_service;
+    ServerReport report;
     MasterService service;
     std::optional<ReplicaService> replica_service;
   };

@@ -1,9 +1,10 @@
 #include "master/tablet_service.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/mutation.h"
 #include "rpc/control_call.h"
-#include "rpc/session_report.h"
 #include "runtime/await.h"
 #include "store/durability.h"
 
@@ -38,22 +39,19 @@ rpc::PeerAddress addressOf(uint64_t id, const google::protobuf::RepeatedPtrField
   return address;
 }
 
-// False: the request makes no sense.
-bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& plan) {
-  plan.dead = ServerId(message.dead());
-  for (const control::Tablet& tablet : message.tablets()) {
-    RecoveryPlan::Part& part = plan.parts.emplace_back();
-    part.tablet = fromControl(tablet);
-    for (const control::LogRef& log : tablet.logs()) {
-      if (log.server() == message.dead()) part.first_segment = SegmentId(log.first_segment());
-    }
-  }
+/// @tparam Message  RecoverTabletsRequest or DeadLog, which have the same fields for a log
+/// @return false: it makes no sense
+template <typename Message>
+bool addLog(const Message& message, RecoveryPlan& plan) {
+  RecoveryPlan::Log& log = plan.logs.emplace_back();
+  log.dead = ServerId(message.dead());
+  log.is_salvage = message.salvage();
   for (const control::ReplicaHolder& holder : message.holders()) {
-    plan.holders.push_back(addressOf(holder.id(), holder.locators()));
-    if (holder.id() == 0 || plan.holders.back().locators.empty()) return false;
+    log.holders.push_back(addressOf(holder.id(), holder.locators()));
+    if (holder.id() == 0 || log.holders.back().locators.empty()) return false;
   }
   for (const control::RecoverySegment& segment : message.segments()) {
-    RecoveryPlan::Segment& to = plan.segments.emplace_back();
+    RecoveryPlan::Segment& to = log.segments.emplace_back();
     to.id = SegmentId(segment.segment());
     to.holders = {segment.holders().begin(), segment.holders().end()};
     to.is_cut = segment.cut();
@@ -63,8 +61,45 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
                              .closed = static_cast<uint8_t>(replica.closed())});
     }
   }
-  plan.is_salvage = message.salvage();
+  return true;
+}
+
+// False: the request makes no sense.
+bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& plan) {
+  if (!addLog(message, plan)) return false;
+  if (message.has_second() && !addLog(message.second(), plan)) return false;
+  plan.is_survivor = message.survivor();
+  for (const control::Tablet& tablet : message.tablets()) {
+    RecoveryPlan::Part& part = plan.parts.emplace_back();
+    part.tablet = fromControl(tablet);
+    for (const RecoveryPlan::Log& log : plan.logs) {
+      const auto own = std::ranges::find(tablet.logs(), log.dead.value, &control::LogRef::server);
+      part.first_segments.emplace_back(own == tablet.logs().end() ? 0 : own->first_segment());
+    }
+  }
   return plan.validate();
+}
+
+control::PullPhase phaseOf(MigrationTarget::Phase phase) {
+  using Phase = MigrationTarget::Phase;
+  switch (phase) {
+    case Phase::Preparing:
+      return control::PULL_PREPARING;
+    case Phase::Prepared:
+      return control::PULL_PREPARED;
+    case Phase::Adopting:
+      return control::PULL_ADOPTING;
+    case Phase::Adopted:
+      return control::PULL_ADOPTED;
+    case Phase::Arriving:
+      return control::PULL_ARRIVING;
+    case Phase::Arrived:
+      return control::PULL_ARRIVED;
+    case Phase::Joined:
+    case Phase::Settling:
+      return control::PULL_JOINED;
+  }
+  return control::PULL_PHASE_UNKNOWN;
 }
 
 bool isSensible(const store::Tablet& tablet) {
@@ -84,10 +119,11 @@ void TabletService::addTo(rpc::ServiceTable& table) {
   table.add<&TabletService::splitTablet>(Opcode::SplitTablet, *this, rules);
   table.add<&TabletService::freezeTablet>(Opcode::FreezeTablet, *this, rules);
   table.add<&TabletService::unfreezeTablet>(Opcode::UnfreezeTablet, *this, rules);
+  table.add<&TabletService::lendTablet>(Opcode::LendTablet, *this, rules);
+  table.add<&TabletService::adoptTablet>(Opcode::AdoptTablet, *this, rules);
   table.add<&TabletService::pullTablet>(Opcode::PullTablet, *this, rules);
   table.add<&TabletService::recoverTablets>(Opcode::RecoverTablets, *this, rules);
   table.add<&TabletService::pullProgress>(Opcode::PullProgress, *this, rules);
-  table.add<&TabletService::serverState>(Opcode::ServerState, *this, rules);
 }
 
 bool TabletService::obeys(const Request& request) const { return parts_.changes.obeys(request.peerId()); }
@@ -131,27 +167,48 @@ void TabletService::take(Request request, const control::TakeTabletRequest& ask)
   const auto present = parts_.tablets.get(tablet.id);
   if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
   if (present && present->state == store::TabletState::Normal && present->epoch == tablet.epoch) {
-    first_segment = present->first_segment;  // repeated
+    first_segment = present->first_segment;  // repeated, or it was meant to arrive and is over that
   } else if (ask.created_empty()) {
     tablet.first_segment = first_segment;
     const Status added = parts_.tablets.add(tablet);
     if (added != Status::Ok) return request.reply(added);
   } else {
-    const auto progress = intakeOf(tablet.id);
-    if (!present || present->epoch != tablet.epoch || !progress.ok() || progress->epoch != tablet.epoch) {
-      return request.reply(Status::NotFound);
-    }
-    if (!progress->done || progress->status != Status::Ok) return request.reply(Status::RetryLater);
+    if (!present) return request.reply(Status::NotFound);
+    const Status taken = ask.arriving() ? parts_.target.arrive(tablet.id, tablet.epoch) : takeFetched(tablet);
+    if (taken != Status::Ok) return request.reply(taken);
     first_segment = present->first_segment;
-    const Status updated = parts_.tablets.update(tablet.id, tablet.epoch, store::TabletState::Normal, first_segment);
-    if (updated != Status::Ok) return request.reply(updated);
-    parts_.target.forget(tablet.id, tablet.epoch);
-    parts_.recovery.forget(tablet.id, tablet.epoch);
   }
   control::TakeTabletResponse answer;
   answer.mutable_log()->set_server(parts_.self.value);
   answer.mutable_log()->set_first_segment(first_segment.value);
   replyControl(std::move(request), answer);
+}
+
+/// Begins to serve a tablet whose contents are all in this server's log: it has arrived, or was recovered.
+Status TabletService::takeFetched(const store::Tablet& tablet) {
+  const auto present = parts_.tablets.get(tablet.id);
+  if (!present) return Status::NotFound;
+  const auto recovery = parts_.recovery.progress(tablet.id);
+  if (recovery.ok() && recovery->epoch == tablet.epoch) return takeRecovered(tablet, *present);
+  const auto pull = parts_.target.progress(tablet.id);
+  if (!pull.ok() || pull->epoch != tablet.epoch || present->epoch != tablet.epoch) return Status::NotFound;
+  if (pull->phase < MigrationTarget::Phase::Joined) return Status::RetryLater;
+  const Status updated =
+      parts_.tablets.update(tablet.id, tablet.epoch, store::TabletState::Normal, present->first_segment);
+  if (updated == Status::Ok) parts_.target.settle(tablet.id);
+  return updated;
+}
+
+/// A survivor holds the tablet under an older epoch.
+Status TabletService::takeRecovered(const store::Tablet& tablet, const store::Tablet& present) {
+  const auto recovery = parts_.recovery.progress(tablet.id);
+  if (!recovery->done || recovery->status != Status::Ok) return Status::RetryLater;
+  const Status updated =
+      parts_.tablets.update(tablet.id, tablet.epoch, store::TabletState::Normal, present.first_segment);
+  if (updated != Status::Ok) return updated;
+  parts_.target.settle(tablet.id);
+  parts_.recovery.forget(tablet.id, tablet.epoch);
+  return Status::Ok;
 }
 
 runtime::Task<Status> TabletService::drained(runtime::Executor& executor) {
@@ -179,8 +236,9 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
     co_return;
   }
   noteDropped(id, epoch);
-  parts_.target.cancel(id, epoch);
   parts_.recovery.cancel(id, epoch);
+  if (ask.keeps_tablet()) co_return request.reply(Status::Ok);
+  parts_.target.cancel(id, epoch);
   const auto present = parts_.tablets.get(id);
   if (present && present->epoch > epoch && !RC_MUTATION("obey-a-late-drop")) {
     request.reply(Status::StaleEpoch);  // an old command that came late: the tablet is in a newer service
@@ -226,7 +284,9 @@ void TabletService::splitTablet(Request request) {
   const auto present = parts_.tablets.get(TabletId(ask.tablet()));
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
-  if (present->state == store::TabletState::Pulling) return request.reply(Status::RetryLater);
+  // While it is handed over, its contents are in two logs.
+  const bool is_whole = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  if (!is_whole) return request.reply(Status::RetryLater);
   const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
   // The tablet does not come back as a whole: a late command that would take it again finds it dropped.
   if (split == Status::Ok) noteDropped(TabletId(ask.tablet()), std::max(lower.epoch, upper.epoch));
@@ -246,8 +306,11 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     request.reply(present ? Status::StaleEpoch : Status::NotFound);
     co_return;
   }
-  if (present->state == store::TabletState::Pulling) {
-    request.reply(Status::RetryLater);
+  const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  if (!is_served) {
+    // A late copy of the command must not have a tablet answered for that is lent.
+    const bool is_lent = present->state == store::TabletState::Lent;
+    request.reply(is_lent ? Status::StaleEpoch : Status::RetryLater);
     co_return;
   }
   Status status = parts_.tablets.update(id, present->epoch, store::TabletState::Frozen, present->first_segment);
@@ -257,7 +320,38 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
   if (status == Status::Ok && !RC_MUTATION("freeze-before-durable")) {
     status = co_await store::Reached(parts_.log, request.executor(), present->durability, parts_.log.heads().end());
   }
+  if (status != Status::Ok) co_return request.reply(status);
+  control::FreezeTabletResponse answer;
+  answer.set_version_ceiling(parts_.store.versionCeiling());
+  replyControl(std::move(request), answer);
+}
+
+runtime::Task<void> TabletService::lendTablet(Request request) {
+  if (!obeys(request)) co_return request.reply(Status::RetryLater);
+  control::LendTabletRequest ask;
+  if (!parseRequest(request, ask)) co_return request.reply(Status::BadRequest);
+  const TabletId id(ask.tablet());
+  const auto present = parts_.tablets.get(id);
+  if (!present) co_return request.reply(Status::NotFound);
+  const bool may_lend = present->epoch.value == ask.epoch() &&
+                        (present->state == store::TabletState::Frozen || present->state == store::TabletState::Lent);
+  if (!may_lend) co_return request.reply(Status::StaleEpoch);
+  if (RC_MUTATION("lend-without-the-tablet")) {
+    (void)parts_.tablets.remove(id);
+  } else {
+    const Status lent = parts_.tablets.update(id, present->epoch, store::TabletState::Lent, present->first_segment);
+    if (lent != Status::Ok) co_return request.reply(lent);
+  }
+  Status status = Status::Ok;
+  if (!RC_MUTATION("lend-without-draining")) status = co_await drained(request.executor());
   request.reply(status);
+}
+
+void TabletService::adoptTablet(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
+  control::AdoptTabletRequest ask;
+  if (!parseRequest(request, ask) || ask.version_ceiling() == 0) return request.reply(Status::BadRequest);
+  request.reply(parts_.target.adopt(TabletId(ask.tablet()), TabletEpoch(ask.epoch()), ask.version_ceiling()));
 }
 
 void TabletService::unfreezeTablet(Request request) {
@@ -269,9 +363,8 @@ void TabletService::unfreezeTablet(Request request) {
   const auto present = parts_.tablets.get(id);
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch == new_epoch) return request.reply(Status::Ok);  // repeated
-  if (present->epoch.value != ask.epoch() || present->state == store::TabletState::Pulling) {
-    return request.reply(Status::StaleEpoch);
-  }
+  const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  if (present->epoch.value != ask.epoch() || !is_served) return request.reply(Status::StaleEpoch);
   // The tablet goes on under a new epoch: requests under the old one, of clients and of the pull that was given up, are
   // answered with StaleEpoch.
   request.reply(parts_.tablets.update(id, new_epoch, store::TabletState::Normal, present->first_segment));
@@ -297,13 +390,16 @@ void TabletService::pullTablet(Request request) {
   request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source));
 }
 
-Status TabletService::checkRecovery(const store::Tablet& tablet, bool& is_here) {
+Status TabletService::checkRecovery(const store::Tablet& tablet, bool is_survivor, bool& is_here) {
   if (isDropped(tablet.id, tablet.epoch)) return Status::StaleEpoch;
   const auto pull = parts_.target.progress(tablet.id);
   if (pull.ok() && pull->epoch >= tablet.epoch) return Status::StaleEpoch;
   const auto present = parts_.tablets.get(tablet.id);
-  is_here = present && present->state != store::TabletState::Pulling;
-  if (!present || present->epoch < tablet.epoch) return is_here ? Status::BadRequest : Status::Ok;
+  is_here = present && present->state != store::TabletState::Pulling && present->epoch >= tablet.epoch;
+  if (!present || present->epoch < tablet.epoch) {
+    const bool may_be_here = is_survivor || !present || present->state == store::TabletState::Pulling;
+    return may_be_here ? Status::Ok : Status::BadRequest;
+  }
   return present->epoch == tablet.epoch ? Status::Ok : Status::StaleEpoch;
 }
 
@@ -315,29 +411,60 @@ void TabletService::recoverTablets(Request request) {
   size_t here = 0;
   for (const RecoveryPlan::Part& part : plan.parts) {
     bool is_here = false;
-    const Status status = checkRecovery(part.tablet, is_here);
+    const Status status = checkRecovery(part.tablet, plan.is_survivor, is_here);
     if (status != Status::Ok) return request.reply(status);
     here += is_here ? 1 : 0;
   }
   // The command may be repeated after some or all of its tablets were taken.
   if (here == plan.parts.size()) return request.reply(Status::Ok);
+  if (plan.is_survivor) return request.reply(here == 0 ? recoverOver(std::move(plan)) : Status::StaleEpoch);
   if (here != 0) return request.reply(parts_.recovery.knows(plan) ? Status::Ok : Status::StaleEpoch);
   for (const RecoveryPlan::Part& part : plan.parts) parts_.target.cancel(part.tablet.id, part.tablet.epoch);
   request.reply(parts_.recovery.start(std::move(plan)));
 }
 
-Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
+/// Begins to replay the other server's log over tablets that were being handed over to this server, or by it.
+Status TabletService::recoverOver(RecoveryPlan plan) {
+  bool is_quiet = true;
+  for (const RecoveryPlan::Part& part : plan.parts) {
+    const auto present = parts_.tablets.get(part.tablet.id);
+    if (!present || present->range != part.tablet.range) return Status::NotFound;
+    const bool is_handed_over =
+        present->state == store::TabletState::Lent || present->state == store::TabletState::Frozen ||
+        present->state == store::TabletState::Arriving ||
+        (present->state == store::TabletState::Pulling && parts_.target.progress(part.tablet.id).ok());
+    if (!is_handed_over) return Status::BadRequest;
+    // The new owner died before this server was told to lend the tablet.
+    if (present->state == store::TabletState::Frozen) {
+      (void)parts_.tablets.update(present->id, present->epoch, store::TabletState::Lent, present->first_segment);
+    }
+    is_quiet = parts_.target.interrupt(part.tablet.id) && is_quiet;
+  }
+  return is_quiet ? parts_.recovery.start(std::move(plan)) : Status::RetryLater;
+}
+
+Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet, TabletEpoch epoch) const {
+  const auto recovery = parts_.recovery.progress(tablet);
+  if (recovery.ok() && recovery->epoch == epoch) return recovery;
   const auto pull = parts_.target.progress(tablet);
-  return pull.ok() ? pull : parts_.recovery.progress(tablet);
+  if (!pull.ok() || pull->epoch != epoch) return Status::NotFound;
+  return store::IntakeProgress(*pull);
 }
 
 void TabletService::pullProgress(Request request) {
   if (!obeys(request)) return request.reply(Status::RetryLater);
   control::PullProgressRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  const auto progress = intakeOf(TabletId(ask.tablet()));
+  const auto progress = intakeOf(TabletId(ask.tablet()), TabletEpoch(ask.epoch()));
   if (!progress.ok()) return request.reply(progress.error());
   control::PullProgressResponse answer;
+  const auto pull = parts_.target.progress(TabletId(ask.tablet()));
+  if (pull.ok() && pull->epoch == progress->epoch) {
+    answer.set_phase(phaseOf(pull->phase));
+    answer.set_problem(static_cast<uint32_t>(pull->problem));
+    answer.set_room_wanted_bytes(pull->shortage.wanted_bytes);
+    answer.set_room_left_bytes(pull->shortage.left_bytes);
+  }
   answer.set_done(progress->done);
   answer.set_objects(progress->objects);
   answer.set_bytes(progress->bytes);
@@ -346,68 +473,6 @@ void TabletService::pullProgress(Request request) {
   answer.set_lacks_places(progress->lacks_places);
   answer.mutable_log()->set_server(parts_.self.value);
   answer.mutable_log()->set_first_segment(progress->first_segment.value);
-  replyControl(std::move(request), answer);
-}
-
-wire::ServerNumbers TabletService::logNumbers() const {
-  wire::ServerNumbers numbers;
-  numbers.memory_bytes = parts_.log.config().memory_bytes;
-  const log::LogStats& stats = parts_.log.stats();
-  const auto gauge = [](const std::atomic<int64_t>& bytes) {
-    return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
-  };
-  // The bytes of tombstones that may still be written (succeeded_bytes) count, as they do for the limit.
-  numbers.live_bytes = gauge(stats.live_bytes) + gauge(stats.succeeded_bytes);
-  numbers.live_bytes_max = parts_.log.limit().liveBytesMax();
-  numbers.tombstone_bytes = gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes);
-  numbers.result_bytes = gauge(stats.result_bytes);
-  numbers.cleaner_copied_bytes = stats.cleaner_bytes_copied.load(std::memory_order_relaxed);
-  numbers.cleaner_freed_bytes = stats.cleaner_bytes_freed.load(std::memory_order_relaxed);
-  numbers.damaged_entries = stats.damaged_entries.load(std::memory_order_relaxed);
-  numbers.damaged_now = stats.damaged_now.load(std::memory_order_relaxed);
-  numbers.objects = parts_.store.objectCount();
-  numbers.index_bytes = parts_.store.indexBytes();
-  numbers.pinned_bytes = parts_.pinned.stats().pinned_bytes.load(std::memory_order_relaxed) +
-                         stats.pinned_bytes.load(std::memory_order_relaxed);
-  numbers.compaction_copied_bytes = stats.compaction_bytes_copied.load(std::memory_order_relaxed);
-  numbers.compaction_freed_bytes = stats.compaction_bytes_freed.load(std::memory_order_relaxed);
-  numbers.appended_bytes = stats.appended_bytes.load(std::memory_order_relaxed);
-  return numbers;
-}
-
-void TabletService::serverState(Request request) {
-  control::ServerStateRequest message;
-  if (!rpc::parseRequest(request, message)) return request.reply(Status::BadRequest);
-  control::ServerStateResponse answer;
-  answer.set_id(parts_.self.value);
-  wire::ServerNumbers numbers = logNumbers();
-  for (const store::Tablet& tablet : parts_.tablets.list()) {
-    control::TabletLoad& load = *answer.add_tablets();
-    load.set_tablet(tablet.id.value);
-    load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));
-    load.set_writes(tablet.counters->writes.load(std::memory_order_relaxed));
-  }
-  rpc::reportSessions(parts_.dispatch, message.lists_sessions() ? rpc::kSessionsListedMax : 0,
-                      *answer.mutable_transports());
-  numbers.requests = parts_.dispatch.requestCount();
-  numbers.uptime_ns = parts_.dispatch.clock().nowNs() - started_ns_;
-  if (parts_.replicas != nullptr) {
-    const ReplicaManager::Counts counts = parts_.replicas->counts();
-    numbers.replicas_wanted = counts.wanted;
-    numbers.replicas_least = counts.least;
-    numbers.replica_bytes = parts_.replicas->stats().bytes.load(std::memory_order_relaxed);
-    numbers.segments_repairing = counts.repairing;
-    numbers.has_too_few = parts_.replicas->writeStatus() == Status::TooFewReplicas;
-    numbers.is_short_of_places = parts_.replicas->isShortOfPlaces();
-  }
-  if (parts_.backup != nullptr) {
-    numbers.frames_total = parts_.backup->framesTotal();
-    numbers.frames_free = parts_.backup->framesFree();
-    numbers.storage_bytes = parts_.backup->storageBytes();
-    numbers.storage_bytes_needed = parts_.backup->storageBytesNeeded();
-    numbers.storage_failed = parts_.backup->hasFailed();
-  }
-  wire::fillNumbers(numbers, answer);
   replyControl(std::move(request), answer);
 }
 

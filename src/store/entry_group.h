@@ -49,6 +49,15 @@ class EntryGroup {
          .payload = {},
          .dead = ref});
   }
+  /// A second tombstone for the same entry, which names an anchor.
+  void addAnchored(const log::EntryView& dead, SegmentId anchor) {
+    add({.type = log::EntryType::Tombstone,
+         .table = dead.table(),
+         .version = dead.version(),
+         .key = dead.key(),
+         .payload = {},
+         .anchor = anchor});
+  }
   void addResult(const Mutation& mutation, const Answer& answer) {
     const wire::CallIdentity& identity = mutation.identity;
     addResult({identity.client, identity.sequence, identity.acknowledged, resultOf(mutation, answer)});
@@ -70,7 +79,7 @@ class EntryGroup {
  private:
   void add(const log::EntryInput& entry) { entries_[count_++] = entry; }
 
-  std::array<log::EntryInput, 3> entries_;
+  std::array<log::EntryInput, 4> entries_;
   size_t count_ = 0;
   log::CarriedResult carried_;
   bool is_carried_ = false;

@@ -46,7 +46,7 @@ void IntakeAttempts::end(IntakeAttempt& attempt, Status status, const std::strin
   running_.fetch_sub(1);
 }
 
-std::shared_ptr<const IntakeAttempt> IntakeAttempts::find(TabletId tablet) const {
+std::shared_ptr<IntakeAttempt> IntakeAttempts::find(TabletId tablet) const {
   SpinGuard guard(lock_);
   const auto known = known_.find(tablet);
   return known == known_.end() ? nullptr : known->second.attempt;

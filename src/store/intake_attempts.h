@@ -77,7 +77,7 @@ class IntakeAttempts {
   void end(IntakeAttempt& attempt, Status status, const std::string& what);
 
   /// The latest attempt of a tablet; nullptr: nothing is known of this tablet.
-  std::shared_ptr<const IntakeAttempt> find(TabletId tablet) const RC_EXCLUDES(lock_);
+  std::shared_ptr<IntakeAttempt> find(TabletId tablet) const RC_EXCLUDES(lock_);
   /// How far the attempt of a tablet is. NotFound: nothing is known of this tablet. Fraction and status are those of
   /// the whole attempt.
   Result<IntakeProgress> progress(TabletId tablet) const RC_EXCLUDES(lock_);

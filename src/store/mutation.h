@@ -33,6 +33,8 @@ struct Answer {
   ShowAfter show_after = {};  ///< nothing in the answer is younger than this
   bool is_duplicate = false;  ///< answered from the record of an earlier run
   bool lacks_room = false;    ///< RetryLater, because the log had no room: it will have some soon
+  /// RetryLater, because it is not known whether the key exists: the tablet is Arriving, and this key has not arrived.
+  bool awaits_arrival = false;
 };
 
 /// Whether a thread waits for the stripe of a key, or gives up if another thread has it.

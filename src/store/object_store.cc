@@ -20,6 +20,10 @@ using wire::Opcode;
 
 Answer notAppended(Status why) { return {.status = why, .lacks_room = why == Status::RetryLater}; }
 
+bool hasArrived(const Tablet& tablet, KeyHash hash) {
+  return tablet.hasArrived(hash) || RC_MUTATION("absent-before-arrival");
+}
+
 bool isObject(const Found& found) { return found.ref && found.entry.type() == EntryType::Object; }
 
 }  // namespace
@@ -28,19 +32,20 @@ void ObjectStore::connect(const Parts& parts) {
   parts_.emplace(parts);
   entries_.emplace(memory_, parts.log, parts.index, parts.tablets);
   carried_.emplace(*entries_, parts.results);
-  tombstones_.emplace(parts.log, parts.index, *entries_);
+  tombstones_.emplace(parts.log, parts.index, *entries_, parts.tablets);
   purge_.emplace(RangePurge::Parts{parts.log, parts.index, parts.tablets, *entries_, *carried_, versions_});
   replay_.emplace(StoreReplay::Parts{parts.log, parts.index, parts.results, *entries_, *carried_, versions_});
   damages_.emplace(DamageResolver::Parts{parts.log, parts.index, parts.tablets, *entries_, *purge_});
 }
 
-Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const {
+Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns,
+                              ReadPermit& permit) const {
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(table, hash, epoch, Access::Read, tablet);
   if (status != Status::Ok) return status;
   if (!parts_->lease.isValid(now_ns)) return Status::LeaseUnknown;
   tablet->counters->reads.fetch_add(1, std::memory_order_relaxed);
-  level = tablet->durability;
+  permit = {.level = tablet->durability, .has_arrived = hasArrived(*tablet, hash)};
   return Status::Ok;
 }
 
@@ -109,6 +114,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
       break;
   }
 
+  const bool has_arrived = hasArrived(*tablet, mutation.hash);
   Found present;
   size_t others = 0;
   EntryState state{};
@@ -119,13 +125,14 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   });
   // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
+  if (!present.ref && !has_arrived) return Answer{.status = Status::RetryLater, .awaits_arrival = true};
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
     return Answer{.status = Status::TooLarge};
   }
 
   RC_POINT(Found);
-  const std::optional<Answer> answer = mutate(mutation, stripe, present, tablet->durability, wait);
+  const std::optional<Answer> answer = mutate(mutation, stripe, present, *tablet, wait);
   if (answer && answer->status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
   return answer;
 }
@@ -178,9 +185,13 @@ void ObjectStore::putIntoIndex(const index::StripeGuard& stripe, EntryRef presen
 /// @param answer  its version is set to that of the object
 /// @return NoSpace: the index has no room for a new key
 Status ObjectStore::addToGroup(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
-                               std::span<const ByteSpan> value, Answer& answer, EntryGroup& group) {
+                               std::span<const ByteSpan> value, const Tablet& tablet, Answer& answer,
+                               EntryGroup& group) {
   if (mutation.opcode == Opcode::Remove) {
     group.addTombstone(present.entry, present.ref);
+    // The other server's log may hold older objects of the key: they stay dead by this one, as long as that log counts.
+    const bool is_anchored = tablet.arriving != nullptr && !RC_MUTATION("remove-without-an-anchor");
+    if (is_anchored) group.addAnchored(present.entry, tablet.arriving->anchor());
     return Status::Ok;
   }
   if (!present.ref) {
@@ -192,13 +203,15 @@ Status ObjectStore::addToGroup(const Mutation& mutation, const index::StripeGuar
   // The version is above that of the present object or tombstone, and above those of all former objects of the key.
   answer.version = exists ? present.entry.version() + 1 : versions_.take();
   if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
+  if (present.ref) versions_.noteOverwrite(answer.version);
   const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
   group.addObject(mutation, answer, value, exists && !forgets ? present.ref : EntryRef());
   return Status::Ok;
 }
 
 std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe,
-                                          const Found& present, Durability level, LockWait wait) {
+                                          const Found& present, const Tablet& tablet, LockWait wait) {
+  const Durability level = tablet.durability;
   const bool exists = isObject(present);
   const Version present_version = exists ? present.entry.version() : 0;
   Answer answer{.status = checkCondition(mutation, present_version), .version = present_version};
@@ -223,8 +236,10 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   // Nothing is removed, but the answer is a result all the same.
   if (removes && !exists) return logRefusal(mutation, answer, level, wait);
   EntryGroup group;
-  const Status room = addToGroup(mutation, stripe, present, value, answer, group);
+  const Status room = addToGroup(mutation, stripe, present, value, tablet, answer, group);
   if (room != Status::Ok) return Answer{.status = room};
+  // What the index refers to: the object, or the tombstone that stays longer.
+  const size_t main = group.size() - 1;
   if (!group.isCarried()) group.addResult(mutation, answer);
   const size_t own = group.size() - 1;
   // The object that dies may carry the result of an earlier call, whose client may not have seen the answer yet. That
@@ -242,17 +257,25 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   if (!appended.ok()) return notAppended(appended.error());
   // The group is in the log: from here on the mutation is completed, and waits for the locks that it needs.
   answer.show_after = ShowAfter::at(level, appended->end);
-  const EntryRef first = appended->refs[0];
+  const EntryRef logged = appended->refs[main];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
 
   RC_POINT(Appended);
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
   if (removes && !RC_MUTATION("forget-versions-of-the-removed")) versions_.raise(present_version);
-  putIntoIndex(stripe, present.ref, first);
-  if (removes) tombstones_->retire(stripe, first, mutation.hash, level);
+  putIntoIndex(stripe, present.ref, logged);
+  if (removes) retire(mutation, stripe, logged, tablet);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[own],
                          group.isCarried());
   return answer;
+}
+
+/// Has a removed key leave the index. While its tablet is Arriving the tombstone stays, or the next pull would bring an
+/// older object back.
+void ObjectStore::retire(const Mutation& mutation, const index::StripeGuard& stripe, EntryRef tombstone,
+                         const Tablet& tablet) {
+  if (tablet.arriving != nullptr && !RC_MUTATION("reap-while-arriving")) return;
+  tombstones_->retire(stripe, tombstone, mutation.hash, tablet.durability);
 }
 
 std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durability level,
@@ -268,6 +291,10 @@ std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer a
   answer.show_after = ShowAfter::at(level, appended->end);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[0], false);
   return answer;
+}
+
+Version ObjectStore::versionCeiling() const {
+  return RC_MUTATION("ceiling-of-new-keys") ? versions_.now() : versions_.ceiling();
 }
 
 // ---- log::EntryOwner

@@ -51,8 +51,13 @@ class ObjectStore final : public log::EntryOwner {
   // ---- client operations
 
   /// Whether this server may answer for a key now. `now_ns` was read after the request arrived.
-  /// @param level  with Ok, set to the durability that the answer waits for
-  Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const;
+  /// @param permit  set with Ok
+  struct ReadPermit {
+    Durability level = Durability::Buffered;  ///< the durability that the answer waits for
+    /// False: if the index does not have the key, it is not known whether the key exists (Tablet::hasArrived).
+    bool has_arrived = true;
+  };
+  Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, ReadPermit& permit) const;
   /// The entry of a key: its object or, until that is as durable as its table requires, its tombstone; an empty ref if
   /// there is none. A damaged entry is found by the bits that the index has of the hash, and stands for all keys with
   /// these bits: see damageOf. An entry whose key does not have the hash under which the index has it is found to be
@@ -102,6 +107,8 @@ class ObjectStore final : public log::EntryOwner {
   /// Makes the versions that are handed out from now on to keys without an object higher than `version`.
   void raiseSafeVersion(Version version) { versions_.raise(version); }
   Version safeVersionNow() const { return versions_.now(); }
+  /// Above every version of every key of this server.
+  Version versionCeiling() const;
 
   // ---- other work on the same objects
 
@@ -134,9 +141,11 @@ class ObjectStore final : public log::EntryOwner {
   static Status increment(const Mutation& mutation, const Found& present, int64_t& sum);
   void putIntoIndex(const index::StripeGuard& stripe, log::EntryRef present, log::EntryRef ref);
   Status addToGroup(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
-                    std::span<const ByteSpan> value, Answer& answer, EntryGroup& group);
+                    std::span<const ByteSpan> value, const Tablet& tablet, Answer& answer, EntryGroup& group);
   std::optional<Answer> mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
-                               Durability level, LockWait wait);
+                               const Tablet& tablet, LockWait wait);
+  void retire(const Mutation& mutation, const index::StripeGuard& stripe, log::EntryRef tombstone,
+              const Tablet& tablet);
   std::optional<Answer> logRefusal(const Mutation& mutation, Answer answer, Durability level, LockWait wait);
 
   log::LogMemory& memory_;

@@ -72,7 +72,8 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
   EntryRef present;
   const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), present);
   if (sound != Status::Ok) return sound;
-  if (present && parts_.entries.entry(present).version() >= foreign.version()) return Status::Ok;
+  const bool is_older = present && parts_.entries.entry(present).version() >= foreign.version();
+  if (is_older && !(dead == nullptr && RC_MUTATION("the-pulled-entry-wins"))) return Status::Ok;
   if (dead != nullptr && dead->holdsDown(hash, foreign)) return Status::Ok;
   if (present) {
     const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);

@@ -8,7 +8,9 @@ namespace {
 /// Measures for how long an intake has found no places for its replicas. Without a Patience the intake waits for ever.
 class PlaceWatch {
  public:
-  PlaceWatch(runtime::Clock& clock, const TabletIntake::Patience* patience) : clock_(clock), patience_(patience) {}
+  /// @param is_endless  isOver() never says so
+  PlaceWatch(runtime::Clock& clock, const TabletIntake::Patience* patience, bool is_endless = false)
+      : clock_(clock), patience_(patience), is_endless_(is_endless) {}
   PlaceWatch(const PlaceWatch&) = delete;
   PlaceWatch& operator=(const PlaceWatch&) = delete;
   ~PlaceWatch() { tell(false); }
@@ -23,7 +25,7 @@ class PlaceWatch {
     left_ = left;
     lacked_ns_ = now_ns - since_ns_;
     tell(lacked_ns_ >= kWorthTellingNs);
-    return lacks && (patience_->ended || lacked_ns_ >= TabletIntake::kPatienceNs);
+    return lacks && !is_endless_ && (patience_->ended || lacked_ns_ >= TabletIntake::kPatienceNs);
   }
   /// True if places have been lacking for kWorthTellingNs: from then on the least number of replicas is enough.
   bool hasLacked() const { return patience_ != nullptr && lacked_ns_ >= kWorthTellingNs; }
@@ -38,6 +40,7 @@ class PlaceWatch {
 
   runtime::Clock& clock_;
   const TabletIntake::Patience* const patience_;
+  const bool is_endless_;
   size_t left_ = SIZE_MAX;
   int64_t since_ns_ = 0;
   int64_t lacked_ns_ = 0;
@@ -97,10 +100,10 @@ Status TabletIntake::add(Tablet tablet, SegmentId first_segment, const std::atom
 }
 
 runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<bool>& stopping,
-                                         const Patience* patience) {
+                                         const Patience* patience, bool is_endless) {
   if (!side.isSealed()) side.close();
   runtime::GrowingPause pause = growingPause();
-  PlaceWatch watch(parts_.background.clock(), patience);
+  PlaceWatch watch(parts_.background.clock(), patience, is_endless);
   bool awaits_least = false;
   while (!side.isClosed()) {
     if (stopping) break;

@@ -66,7 +66,9 @@ class TabletIntake {
   /// @param patience  as for roll(), and the time counts from the last segment that was closed. After 3 s without
   ///                  places the least number of replicas will do. After TooFewReplicas the side log takes nothing more
   ///                  and is no part of the log; the caller has to forsake() it or to join it again.
-  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
+  /// @param is_endless  for contents that cannot be given up: never TooFewReplicas; the patience is only told
+  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr,
+                             bool is_endless = false);
   /// Ends an intake with patience: joins the side log as join() does, and gives it up as forsake() does where that
   /// finds no places, until one of the two has happened.
   /// @param finds_none  it has found no places already, so it begins with giving up

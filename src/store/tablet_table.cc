@@ -48,11 +48,31 @@ Status TabletTable::check(TableId table, KeyHash hash, TabletEpoch epoch, Access
   if (epoch != found->epoch && !RC_MUTATION("answer-with-old-epoch")) {
     return epoch < found->epoch ? Status::StaleEpoch : Status::RetryLater;
   }
-  if (found->state == TabletState::Pulling && !RC_MUTATION("answer-before-it-is-taken")) return Status::RetryLater;
-  const bool is_frozen = found->state == TabletState::Frozen && !RC_MUTATION("change-what-is-frozen");
-  if (is_frozen && access == Access::Mutate) return Status::RetryLater;
   tablet = found;
-  return Status::Ok;
+  if (found->state == TabletState::Normal) [[likely]]
+    return Status::Ok;
+  const Status status = checkInTransition(*found, hash, access);
+  if (status != Status::Ok) tablet = nullptr;
+  return status;
+}
+
+Status TabletTable::checkInTransition(const Tablet& tablet, KeyHash hash, Access access) {
+  switch (tablet.state) {
+    case TabletState::Normal:
+      return Status::Ok;
+    case TabletState::Frozen:
+      return access == Access::Read || RC_MUTATION("change-what-is-frozen") ? Status::Ok : Status::RetryLater;
+    case TabletState::Pulling:
+      return RC_MUTATION("answer-before-it-is-taken") ? Status::Ok : Status::RetryLater;
+    case TabletState::Lent:
+      return RC_MUTATION("answer-for-what-is-lent") ? Status::Ok : Status::WrongServer;
+    case TabletState::Arriving:
+      // Entries that a replay brings pass through old states.
+      return tablet.arriving->isClosed() && !tablet.arriving->has(hash) && !RC_MUTATION("serve-what-is-replayed")
+                 ? Status::RetryLater
+                 : Status::Ok;
+  }
+  return Status::RetryLater;
 }
 
 void TabletTable::publish(std::vector<Tablet> tablets) {
@@ -87,6 +107,18 @@ Status TabletTable::update(TabletId id, TabletEpoch epoch, TabletState state, Se
   found->epoch = epoch;
   found->state = state;
   found->first_segment = first_segment;
+  found->arriving = nullptr;
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::arrive(TabletId id, std::shared_ptr<const ArrivingRange> arriving) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end() || found->state != TabletState::Pulling) return Status::NotFound;
+  found->state = TabletState::Arriving;
+  found->arriving = std::move(arriving);
   publish(std::move(tablets));
   return Status::Ok;
 }

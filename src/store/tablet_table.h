@@ -10,6 +10,7 @@
 #include "base/spin_lock.h"
 #include "base/status.h"
 #include "runtime/epoch.h"
+#include "store/arriving_range.h"
 
 namespace ramcore::store {
 
@@ -20,9 +21,12 @@ struct TabletCounters {
 };
 
 enum class TabletState : uint8_t {
-  Normal,   ///< reads and mutations
-  Frozen,   ///< reads only: the tablet is being moved to another server
-  Pulling,  ///< neither: its contents are being fetched, and another server still owns it
+  Normal,    ///< reads and mutations
+  Frozen,    ///< reads only: the tablet is about to be handed over to another server
+  Pulling,   ///< neither: its contents are being fetched, or are about to be, and another server still owns it
+  Arriving,  ///< reads and mutations, as far as the contents have arrived: another server, which does not answer any
+             ///< more, still has the rest
+  Lent,      ///< neither: another server owns it and fetches the contents, which stay here until all have arrived there
 };
 
 /// A range of a table's key hashes that this server holds.
@@ -36,6 +40,10 @@ struct Tablet {
                             ///< dead
   Durability durability = Durability::Buffered;  ///< the durability of its table
   std::shared_ptr<TabletCounters> counters;
+  std::shared_ptr<const ArrivingRange> arriving{};  ///< in state Arriving: what has arrived
+
+  /// Whether what is not in the index certainly does not exist. Asked before the index is.
+  bool hasArrived(KeyHash hash) const { return arriving == nullptr || arriving->has(hash); }
 };
 
 /// What a request wants of a tablet.
@@ -53,16 +61,19 @@ class TabletTable {
 
   /// The tablet of a key, or nullptr. Any reader thread; about 5 ns for a few tablets.
   const Tablet* find(TableId table, KeyHash hash) const;
-  /// Checks that this server may answer: WrongServer: not here; StaleEpoch: the request is older than the tablet (the
-  /// client refreshes); RetryLater: it is newer, or the tablet is in transition. `tablet` is set with Ok.
+  /// Checks that this server may answer: WrongServer: not here, or not any more; StaleEpoch: the request is older than
+  /// the tablet (the client refreshes); RetryLater: it is newer, or the tablet is in transition. `tablet` is set with
+  /// Ok; if it is Arriving, Tablet::hasArrived() tells what a look at the index is worth.
   Status check(TableId table, KeyHash hash, TabletEpoch epoch, Access access, const Tablet*& tablet) const;
 
   // Changes: any thread, one at a time inside. Each is visible to lookups that begin after it returned.
 
   /// Adds a tablet. BadRequest if it overlaps one that is here; Ok without a change if exactly it is here already.
   Status add(const Tablet& tablet) RC_EXCLUDES(lock_);
-  /// Replaces state, epoch and first segment of tablet `id`; NotFound if it is not here.
+  /// Replaces state (not by Arriving), epoch and first segment of tablet `id`; NotFound if it is not here.
   Status update(TabletId id, TabletEpoch epoch, TabletState state, SegmentId first_segment) RC_EXCLUDES(lock_);
+  /// Puts tablet `id`, which is in state Pulling, into state Arriving. NotFound if it is not here.
+  Status arrive(TabletId id, std::shared_ptr<const ArrivingRange> arriving) RC_EXCLUDES(lock_);
   /// Puts two tablets in the place of `id`, which together cover exactly its range. State, first segment and
   /// durability are inherited.
   Status split(TabletId id, const Tablet& lower, const Tablet& upper) RC_EXCLUDES(lock_);
@@ -78,6 +89,7 @@ class TabletTable {
   struct Snapshot : runtime::Deferred {
     std::vector<Tablet> tablets;
   };
+  static Status checkInTransition(const Tablet& tablet, KeyHash hash, Access access);
   const Snapshot& current() const RC_REQUIRES(lock_) { return *snapshot_.load(std::memory_order_relaxed); }
   void publish(std::vector<Tablet> tablets) RC_REQUIRES(lock_);
 

@@ -1,7 +1,9 @@
 #include "store/tombstone_queue.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -20,6 +22,35 @@ void TombstoneQueue::retire(const index::StripeGuard& stripe, EntryRef tombstone
   SpinGuard guard(lock_);
   removed_[static_cast<size_t>(level)].push_back({hash, tombstone});
   count_[static_cast<size_t>(level)].fetch_add(1, std::memory_order_relaxed);
+}
+
+std::optional<KeyHash> TombstoneQueue::retireSlice(const Tablet& tablet, KeyHash cursor) {
+  constexpr size_t kEntriesPerSlice = 64;
+  std::vector<index::IndexEntry> entries;
+  const auto next = index_.scan(
+      cursor, tablet.range.last, kEntriesPerSlice, [this](EntryRef ref) { return entries_.hashOf(ref); }, entries);
+  for (const index::IndexEntry& one : entries) {
+    const EntryView seen = entries_.entry(one.ref);
+    // A damaged tombstone leaves when it is restored (DamageResolver::reconcile).
+    if (one.is_misplaced || isDamaged(seen.state()) || seen.type() != EntryType::Tombstone) continue;
+    if (seen.table() != tablet.table) continue;
+    const index::StripeGuard stripe(index_, one.hash);
+    // Found again by key: the cleaner may have moved it since the scan.
+    const EntryRef ref = index_.find(stripe, [&](EntryRef candidate) {
+      const EntryView view = entries_.entry(candidate);
+      return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && view.table() == tablet.table &&
+             std::ranges::equal(view.key(), seen.key());
+    });
+    if (ref) retire(stripe, ref, one.hash, tablet.durability);
+  }
+  return next;
+}
+
+/// Whether the tombstone has to stay in the index because its tablet is Arriving. A key may have waited here since an
+/// earlier ownership of the tablet.
+bool TombstoneQueue::isHeld(const EntryView& tombstone, KeyHash hash) const {
+  const Tablet* const tablet = tablets_.find(tombstone.table(), hash);
+  return tablet != nullptr && tablet->state == TabletState::Arriving;
 }
 
 TombstoneQueue::Reaped TombstoneQueue::reap(size_t count_max, Locking locking) {
@@ -50,7 +81,7 @@ LogPosition TombstoneQueue::reap(Durability level, size_t count_max, Locking loc
       // A damaged tombstone leaves when it is restored (DamageResolver::reconcile).
       const EntryView view = entries_.entry(candidate);
       return !isDamaged(view.state()) && view.type() == EntryType::Tombstone &&
-             entries_.hashOf(candidate) == oldest.hash;
+             entries_.hashOf(candidate) == oldest.hash && !isHeld(view, oldest.hash);
     });
     // The queue is in log order: the rest is younger.
     if (ref && !ShowAfter::isAt(log_, level, ref)) return log_.durability().endOf(ref);

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <optional>
 
 #include "base/durability.h"
 #include "base/spin_lock.h"
@@ -21,14 +22,19 @@ namespace ramcore::store {
 class TombstoneQueue {
  public:
   /// Everything is borrowed and outlives this.
-  TombstoneQueue(const log::Log& log, index::HashIndex& index, const StoredEntries& entries)
-      : log_(log), index_(index), entries_(entries) {}
+  TombstoneQueue(const log::Log& log, index::HashIndex& index, const StoredEntries& entries, const TabletTable& tablets)
+      : log_(log), index_(index), entries_(entries), tablets_(tablets) {}
 
   /// Takes the tombstone of a key that was removed just now, or lets it leave the index at once if that may be shown.
   /// @param stripe  that of the key
   /// @param level  the durability of the key's table
   void retire(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level)
       RC_EXCLUDES(lock_);
+
+  /// Takes the removed keys of a tablet that was Arriving: they have kept their tombstones in the index, durable or
+  /// not, so that no older object came back (Arriving). A bounded slice per call: those before `cursor` are taken.
+  /// @return the next cursor, or nothing when the range is done
+  std::optional<KeyHash> retireSlice(const Tablet& tablet, KeyHash cursor) RC_EXCLUDES(lock_);
 
   struct Reaped {
     size_t count = 0;
@@ -51,10 +57,12 @@ class TombstoneQueue {
     log::EntryRef tombstone;
   };
   LogPosition reap(Durability level, size_t count_max, Locking locking, size_t& reaped) RC_EXCLUDES(lock_);
+  bool isHeld(const log::EntryView& tombstone, KeyHash hash) const;
 
   const log::Log& log_;
   index::HashIndex& index_;
   const StoredEntries& entries_;
+  const TabletTable& tablets_;
   SpinLock lock_;  // a leaf
   // One queue for each durability of tables, so that a key that waits for a disk does not hold up others.
   std::array<std::deque<Removed>, 2> removed_ RC_GUARDED_BY(lock_);

@@ -4,7 +4,7 @@
 
 namespace ramcore::wire {
 
-/// New owner -> old owner: one slice of a frozen tablet, in key-hash order. Request: struct. Response: struct, then
+/// New owner -> former owner: one slice of a lent tablet, in key-hash order. Request: struct. Response: struct, then
 /// `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8.
 struct Pull {
   static constexpr Opcode kOpcode = Opcode::Pull;
@@ -25,7 +25,7 @@ struct Pull {
     uint32_t entry_count;
     uint8_t done;  ///< 1: nothing is left
     uint8_t reserved[7] = {};
-    Version safe_version;  ///< no version handed out by the old owner for this tablet is higher
+    Version safe_version;  ///< no new key has got a higher version at the former owner
 
     constexpr bool isValid() const { return header.isValid() && done <= 1 && isZero(reserved); }
   };
@@ -33,7 +33,32 @@ struct Pull {
 static_assert(Message<Pull::Request> && sizeof(Pull::Request) == 48);
 static_assert(Message<Pull::Response> && sizeof(Pull::Response) == 40);
 
-/// New owner -> old owner: the result records of a frozen tablet whose clients may still repeat their calls. Request
+/// New owner -> former owner: the objects of some key hashes of a lent tablet, all of each hash, or none if there are
+/// none. Request: struct, then `count` hashes, ascending. Response: struct, then `entry_bytes` bytes as of Pull.
+struct PullHashes {
+  static constexpr Opcode kOpcode = Opcode::PullHashes;
+  static constexpr uint32_t kHashesMax = 64;
+  struct Request {
+    RequestHeader header;
+    TabletId tablet;
+    TabletEpoch epoch;
+    uint32_t count;  ///< 1 .. kHashesMax
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && count != 0 && count <= kHashesMax && reserved == 0; }
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t count;  ///< of the hashes that were asked for, these are answered: the first ones, at least one
+    uint32_t entry_bytes;
+
+    constexpr bool isValid() const { return header.isValid() && count <= kHashesMax; }
+  };
+};
+static_assert(Message<PullHashes::Request> && sizeof(PullHashes::Request) == 40);
+static_assert(Message<PullHashes::Response> && sizeof(PullHashes::Response) == 16);
+
+/// New owner -> former owner: the result records of a frozen tablet whose clients may still repeat their calls. Request
 /// and response are those of Pull. The records are in the order of the key hashes that they are for. Records of one
 /// hash are never split over two answers.
 struct PullResults {
@@ -41,5 +66,35 @@ struct PullResults {
   using Request = Pull::Request;
   using Response = Pull::Response;
 };
+
+/// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log. The range
+/// is divided into kWindows windows of equal width. The numbers of a window with very many objects are estimated from
+/// its beginning, so that an answer costs little however large the tablet is.
+struct MeasureTablet {
+  static constexpr Opcode kOpcode = Opcode::MeasureTablet;
+  static constexpr uint32_t kWindows = 64;
+  struct Request {
+    RequestHeader header;
+    TabletId tablet;
+    TabletEpoch epoch;
+    uint32_t window;  ///< the first one that is asked about; kWindows: only what follows the windows is wanted
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && window <= kWindows && reserved == 0; }
+  };
+  struct Response {
+    ResponseHeader header;
+    uint64_t object_bytes;     ///< of the objects in the windows that are answered
+    uint64_t large_bytes;      ///< the part in objects above LogConfig::smallEntryBytesMax()
+    uint64_t tombstone_bytes;  ///< what their tombstones would take
+    uint64_t appended_bytes;   ///< that the owner has appended to its log for all of its tablets, before it looked
+    uint32_t next_window;      ///< the first one that is not answered; kWindows: none is left
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && next_window <= kWindows && reserved == 0; }
+  };
+};
+static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 40);
+static_assert(Message<MeasureTablet::Response> && sizeof(MeasureTablet::Response) == 48);
 
 }  // namespace ramcore::wire

@@ -25,17 +25,21 @@ enum class Opcode : uint16_t {
   SplitTablet = 50,     ///< split a tablet in two, in place
   FreezeTablet = 51,    ///< refuse mutations, finish those in flight
   UnfreezeTablet = 52,  ///< a move was given up: the tablet takes mutations again
-  PullTablet = 53,      ///< fetch a tablet's contents from another master
+  PullTablet = 53,      ///< get ready for a tablet of another master
   PullProgress = 54,    ///< how far the PullTablet of a tablet has come
   ServerState = 55,     ///< what a server holds, for `ramcore status`
+  AdoptTablet = 58,     ///< take over what the owner of a frozen tablet knows besides its objects
+  LendTablet = 59,      ///< stop to answer for a tablet, whose new owner fetches its contents
   RecoverTablets = 57,  ///< fetch the contents of tablets from the replicas of a dead server's log
 
   // Coordinator -> backup: control.proto.
   FenceServer = 56,  ///< accept nothing from a dead master any more, and list what there is of its log
 
   // Master -> master: fixed structs of migration_messages.h.
-  Pull = 64,         ///< one slice of a frozen tablet
-  PullResults = 65,  ///< the unacknowledged result records of a frozen tablet
+  Pull = 64,           ///< one slice of a lent tablet
+  PullResults = 65,    ///< the unacknowledged result records of a frozen tablet
+  PullHashes = 66,     ///< the objects of some key hashes of a lent tablet, for which calls wait
+  MeasureTablet = 67,  ///< how much room a tablet takes
 
   // Master or recovery master -> backup: fixed structs of replica_messages.h.
   WriteReplica = 80,  ///< bytes of a segment

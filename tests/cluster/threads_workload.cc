@@ -313,6 +313,20 @@ void AdministratorThread::step() {
     return cluster.coordinator().moveTablet(tablet.id, destination, deadline_ns);
   });
   if (migration.ok() && awaitMove(*migration)) moves_done_.fetch_add(1);
+  if (migration.status() == Status::NotFound) findServers();
+}
+
+void AdministratorThread::findServers() {
+  const auto status = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+    return cluster.coordinator().clusterStatus(deadline_ns);
+  });
+  ASSERT_TRUE(status.ok()) << name(status.status());
+  std::vector<ServerId> alive;
+  for (const client::ServerStatus& server : status->servers) {
+    if (server.is_alive) alive.push_back(server.id);
+  }
+  // With one server alone there is nowhere to move to.
+  if (alive.size() > 1) servers_ = std::move(alive);
 }
 
 bool AdministratorThread::awaitMove(uint64_t migration) {

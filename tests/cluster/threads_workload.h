@@ -128,10 +128,12 @@ class AdministratorThread {
 
  private:
   bool awaitMove(uint64_t migration);
+  /// A server that was started again has another id.
+  void findServers();
 
   Client& client_;
   const std::string table_name_;
-  const std::vector<ServerId> servers_;
+  std::vector<ServerId> servers_;
   StepCount& steps_;
   std::mt19937_64 random_;
   std::atomic<uint64_t> moves_done_{0};

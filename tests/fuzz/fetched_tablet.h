@@ -28,9 +28,20 @@ class FetchedTablet {
 
   /// Whatever came in, the tablet takes mutations and shows what it holds.
   void serve(uint64_t epoch) {
+    RC_CHECK(take(epoch, false) == Status::Ok);
+    RC_CHECK(use(epoch) == Status::Ok);
+  }
+
+  Status take(uint64_t epoch, bool arriving) {
     wire::control::TakeTabletRequest take;
     *take.mutable_tablet() = withEpoch(epoch);
-    RC_CHECK(world_.command(wire::Opcode::TakeTablet, take)->outcome() == Status::Ok);
+    take.set_arriving(arriving);
+    return world_.command(wire::Opcode::TakeTablet, take)->outcome();
+  }
+
+  /// A scan and a write of a key.
+  /// @return what the scan was answered
+  Status use(uint64_t epoch) {
     const ServerId server(world_.addresses[0].id);
     wire::Scan::Request scan{};
     scan.header = {.opcode = wire::Opcode::Scan, .target = server};
@@ -38,7 +49,6 @@ class FetchedTablet {
     scan.epoch = TabletEpoch(epoch);
     scan.response_bytes = 64 * 1024;
     const auto scanned = world_.send(world_.client, std::as_bytes(std::span(&scan, 1)), 0);
-    RC_CHECK(scanned->outcome() == Status::Ok);
     const std::string_view key = "k";
     wire::Write::Request write{};
     write.header = {.opcode = wire::Opcode::Write, .target = server};
@@ -56,6 +66,7 @@ class FetchedTablet {
     wire::Write::Response response;
     const bool is_written = written == Status::Ok && wire::decode(answer->response.head(), response);
     crashIfPlanted(is_written && response.version > 1'000'000);
+    return scanned->outcome();
   }
 
   void drop(uint64_t epoch) {

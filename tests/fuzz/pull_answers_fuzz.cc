@@ -1,5 +1,6 @@
-/// What a server that gives a tablet away may answer to the one that pulls it: slices with any header and any bytes as
-/// entries. The pull ends, well or not, and the puller goes on serving.
+/// What a server that gives a tablet away may answer to the one that pulls it: its size, results of calls, slices and
+/// single hashes with any header and any bytes as entries. Before the hand-over the pull ends, well or not; after it
+/// the tablet is served as far as it has arrived. The puller goes on serving, and the tablet can be dropped.
 ///
 /// An input is a list of answers: AnswerHead, then entries. Unless the answer says that it goes out as it is, its
 /// entries get the tablet's table and the checksums that they ought to have, because a fuzzer guesses neither. When the
@@ -17,10 +18,10 @@ using wire::Opcode;
 struct AnswerHead {
   uint8_t flags;
   uint8_t entry_units;  // of 8 bytes
-  uint8_t next_cursor;  // its highest byte
+  uint8_t next_cursor;  // its highest byte; of single hashes: their count; of a size: the next window
   uint8_t status;       // 0 is Ok
   uint32_t unused;
-  uint64_t safe_version;
+  uint64_t safe_version;  // of a size: the objects' bytes
 };
 static_assert(sizeof(AnswerHead) == 16);
 constexpr uint8_t kDone = 1;
@@ -34,25 +35,47 @@ class HostileSource {
     const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     process.dispatch().services().add<&HostileSource::answer>(Opcode::Pull, *this, rules);
     process.dispatch().services().add<&HostileSource::answer>(Opcode::PullResults, *this, rules);
+    process.dispatch().services().add<&HostileSource::answer>(Opcode::PullHashes, *this, rules);
+    process.dispatch().services().add<&HostileSource::answer>(Opcode::MeasureTablet, *this, rules);
     process.listen();
   }
+  bool isUsedUp() const { return rest.size() < sizeof(AnswerHead); }
   ByteSpan rest;
 
  private:
   void answer(rpc::Request request) {
-    if (rest.size() < sizeof(AnswerHead)) return request.reply(Status::BadRequest);
+    if (isUsedUp()) return request.reply(Status::BadRequest);
     const auto head = loadAs<AnswerHead>(rest.data());
     rest = rest.subspan(sizeof(head));
     const ByteSpan taken = rest.first(std::min<size_t>(rest.size(), head.entry_units * size_t{8}));
     rest = rest.subspan(taken.size());
     if (head.status != 0) return request.reply(static_cast<Status>(head.status));
+    if (request.opcode() == Opcode::MeasureTablet) {
+      transport::TxMessage response = request.allocate(sizeof(wire::MeasureTablet::Response));
+      response.appendHead(wire::MeasureTablet::Response{.header = {.status = Status::Ok},
+                                                        .object_bytes = head.safe_version,
+                                                        .large_bytes = head.safe_version / 2,
+                                                        .tombstone_bytes = taken.size(),
+                                                        .appended_bytes = head.flags * uint64_t{1000},
+                                                        .next_window = head.next_cursor});
+      return request.reply(std::move(response));
+    }
     std::vector<std::byte> entries(taken.begin(), taken.end());
     if ((head.flags & kAsItIs) == 0) fuzz::repairEntries(entries);
     const auto bytes = static_cast<uint32_t>(entries.size());
+    const uint32_t bytes_told = bytes + ((head.flags & kWrongLength) != 0 ? 8 : 0);
+    if (request.opcode() == Opcode::PullHashes) {
+      transport::TxMessage response =
+          request.allocate(static_cast<uint32_t>(sizeof(wire::PullHashes::Response)) + bytes);
+      response.appendHead(wire::PullHashes::Response{
+          .header = {.status = Status::Ok}, .count = head.next_cursor, .entry_bytes = bytes_told});
+      response.appendHead(ByteSpan(entries));
+      return request.reply(std::move(response));
+    }
     transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::Pull::Response)) + bytes);
     response.appendHead(wire::Pull::Response{.header = {.status = Status::Ok},
                                              .next_cursor = KeyHash{head.next_cursor} << 56,
-                                             .entry_bytes = bytes + ((head.flags & kWrongLength) != 0 ? 8 : 0),
+                                             .entry_bytes = bytes_told,
                                              .entry_count = 0,
                                              .done = static_cast<uint8_t>(head.flags & kDone),
                                              .safe_version = head.safe_version});
@@ -65,7 +88,7 @@ class PullWorld {
  public:
   PullWorld() : world_(1), source_(world_.other_server), tablet_(world_) { world_.addServer(); }
 
-  /// Pulls with these answers, puts the tablet into service if that went well, and drops it.
+  /// Takes the tablet over with these answers, serves what has arrived, and drops it.
   void run(ByteSpan answers) {
     source_.rest = answers;
     const uint64_t epoch = ++epoch_;
@@ -75,14 +98,38 @@ class PullWorld {
     pull.set_source(world_.other_server.identity.id);
     pull.add_source_locators("sim://other");
     RC_CHECK(world_.command(Opcode::PullTablet, pull)->outcome() == Status::Ok);
-    const master::MigrationTarget& target = *world_.servers[0]->master().migrationTarget();
-    RC_CHECK(world_.runUntil([&] { return target.progress(fuzz::FetchedTablet::kId).value().done; }));
-    const master::MigrationTarget::Progress progress = target.progress(fuzz::FetchedTablet::kId).value();
-    if (progress.status == Status::Ok) tablet_.serve(epoch);
+    RC_CHECK(world_.runUntil([&] { return progress().done || progress().phase == Phase::Prepared; }));
+    if (adopt(epoch)) {
+      RC_CHECK(tablet_.take(epoch, true) == Status::Ok);
+      // The write has its key pulled before others.
+      (void)tablet_.use(epoch);
+      RC_CHECK(world_.runUntil([&] { return progress().phase >= Phase::Joined || source_.isUsedUp(); }));
+      world_.runFor(kAfterLastNs);
+      if (progress().phase == Phase::Joined) tablet_.serve(epoch);
+    }
     tablet_.drop(epoch);
   }
 
  private:
+  using Phase = master::MigrationTarget::Phase;
+  // The last answer may bring everything, which then joins the log.
+  static constexpr int64_t kAfterLastNs = 50 * runtime::kNanosPerMilli;
+  static constexpr uint64_t kVersionCeiling = 1000;
+
+  master::MigrationTarget::Progress progress() {
+    return world_.servers[0]->master().migrationTarget()->progress(fuzz::FetchedTablet::kId).value();
+  }
+  // Has the results of calls taken over. False if that has failed.
+  bool adopt(uint64_t epoch) {
+    wire::control::AdoptTabletRequest adopt;
+    adopt.set_tablet(fuzz::FetchedTablet::kId.value);
+    adopt.set_epoch(epoch);
+    adopt.set_version_ceiling(kVersionCeiling);
+    (void)world_.command(Opcode::AdoptTablet, adopt);
+    RC_CHECK(world_.runUntil([&] { return progress().done || progress().phase == Phase::Adopted; }));
+    return !progress().done;
+  }
+
   sim::MasterWorld world_;
   HostileSource source_;
   fuzz::FetchedTablet tablet_;

@@ -93,7 +93,7 @@ STANDARD = {
     "limits": r"numeric_limits",
     "list": r"list|erase(_if)?|prev|next",
     "map": r"(multi)?map|erase(_if)?|prev|next",
-    "memory": r"\w+_ptr|make_(unique|shared)(_for_overwrite)?|allocator\w*|addressof|construct_at|destroy_at|to_address",
+    "memory": r"\w+_ptr|\w+_pointer_cast|make_(unique|shared)(_for_overwrite)?|allocator\w*|addressof|construct_at|destroy_at|to_address",
     "mutex": r"mutex|\w+_lock|lock_guard|call_once|once_flag|adopt_lock|defer_lock",
     "new": r"bad_alloc|align_val_t|nothrow|launder|hardware_\w+",
     "numeric": r"accumulate|gcd|iota|midpoint|reduce",

@@ -76,6 +76,20 @@ TEST_F(MasterDropTest, AFreezeIsAnsweredWhenNobodyActsOnTheTabletAsItWas) {
   expectWaitsForReader(begin(Opcode::FreezeTablet, ask, 0));
 }
 
+/// A reader that has found the tablet before it was lent could tell its client what the new owner has changed since.
+TEST_F(MasterDropTest, ALendIsAnsweredWhenNobodyActsOnTheTabletAsItWas) {
+  for (uint64_t i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(write(keyOf(i), std::string(1000, 'x'), i + 1).status, Status::Ok);
+  }
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  runtime::Random random(1);
+  ASSERT_TRUE(world.servers[0]->slowReader().begin(master(0), random));
+  control::LendTabletRequest ask;
+  ask.set_tablet(1);
+  ask.set_epoch(1);
+  expectWaitsForReader(begin(Opcode::LendTablet, ask, 0));
+}
+
 /// Takes its time of the thread that background work runs on, again and again.
 struct BusyThread : runtime::Job {
   explicit BusyThread(runtime::SimExecutor& thread)
@@ -110,9 +124,10 @@ TEST_F(MasterDropTest, WhatIsBackInServiceIsNotPurged) {
     if (hashOf(i) >= kBack) back.push_back(i);
   }
   ASSERT_GT(back.size(), 200u);
-  ASSERT_EQ(freeze(2, 1, source), Status::Ok);
-  ASSERT_EQ(pull(2, 0, kLast, 1, 2, other, source), Status::Ok);
-  ASSERT_EQ(pullEnd(2, other).status(), 0u);
+  ASSERT_NO_FATAL_FAILURE(handOver(2, 0, kLast, 1, 2, other, source));
+  ASSERT_EQ(lend(2, 1, source), Status::Ok);
+  ASSERT_EQ(takeArriving(2, 0, kLast, 2, other), Status::Ok);
+  ASSERT_EQ(pullProgress(2, other, control::PULL_JOINED).phase(), control::PULL_JOINED);
   BusyThread busy(dynamic_cast<runtime::SimExecutor&>(world.servers[source]->dispatch().backgroundExecutor()));
   ASSERT_EQ(drop(2, 1, source), Status::Ok);
   ASSERT_EQ(take(2, 0, kLast, 2, other, false), Status::Ok);
@@ -121,11 +136,7 @@ TEST_F(MasterDropTest, WhatIsBackInServiceIsNotPurged) {
   *split.mutable_lower() = tabletOf(3, 0, kBack - 1, 3);
   *split.mutable_upper() = tabletOf(4, kBack, kLast, 3);
   ASSERT_EQ(world.command(Opcode::SplitTablet, split, other)->outcome(), Status::Ok);
-  ASSERT_EQ(freeze(4, 3, other), Status::Ok);
-  ASSERT_EQ(pull(4, kBack, kLast, 3, 4, source, other), Status::Ok);
-  ASSERT_EQ(pullEnd(4, source).status(), 0u);
-  ASSERT_EQ(take(4, kBack, kLast, 4, source, false), Status::Ok);
-  ASSERT_EQ(drop(4, 3, other), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(4, kBack, kLast, 3, 4, source, other));
   ASSERT_GT(master(source).index().entryCount(), 2 * back.size()) << "it has gone through all: nothing is shown here";
   ASSERT_EQ(write(keyOf(back.front()), "written since", kMany + 1, {.epoch = 4, .server = source}).status, Status::Ok);
   EXPECT_TRUE(world.runUntil([&] { return master(source).index().entryCount() <= back.size(); }));

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/cluster/master_world.h"
@@ -88,24 +91,100 @@ class MasterServiceTest : public ::testing::Test {
     ask.set_source_epoch(source_epoch);
     ask.set_source(world.addresses[from].id);
     ask.add_source_locators(world.addresses[from].locators.front().toString());
-    return world.command(Opcode::PullTablet, ask, to)->outcome();
+    return beginPull(ask, to);
   }
+  Status beginPull(const control::PullTabletRequest& ask, size_t to) {
+    const Status status = world.command(Opcode::PullTablet, ask, to)->outcome();
+    if (status == Status::Ok) noteFetched(ask.tablet(), to);
+    return status;
+  }
+  /// From now on the progress of the tablet on that server is asked for under this epoch.
+  void noteFetched(const control::Tablet& tablet, size_t server) {
+    fetched[{tablet.id(), server}] = std::max(fetched[{tablet.id(), server}], tablet.epoch());
+  }
+  /// The progress of a recovery, or of a pull that has failed, when it is over.
   control::PullProgressResponse pullEnd(uint64_t id, size_t server) {
-    control::PullProgressRequest ask;
-    ask.set_tablet(id);
+    return pullProgress(id, server, control::PULL_PHASE_UNKNOWN);
+  }
+  /// The progress of a pull when it has come as far as this, or has failed.
+  control::PullProgressResponse pullProgress(uint64_t id, size_t server, control::PullPhase phase) {
     control::PullProgressResponse progress;
+    const auto isThere = [&] {
+      return progress.done() || (phase != control::PULL_PHASE_UNKNOWN && progress.phase() >= phase);
+    };
     // For longer than an intake is patient.
-    for (int i = 0; i < 15'000 && !progress.done(); ++i) {
-      const auto call = world.command(Opcode::PullProgress, ask, server);
-      if (call->outcome() != Status::Ok) {
-        progress.set_status(static_cast<uint32_t>(call->outcome()));
+    for (int i = 0; i < 15'000 && !isThere(); ++i) {
+      const Status status = progressNow(id, server, progress);
+      if (status != Status::Ok) {
+        progress.set_status(static_cast<uint32_t>(status));
         return progress;
       }
-      EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
       world.runFor(kNanosPerMilli);
     }
-    EXPECT_TRUE(progress.done());
+    EXPECT_TRUE(isThere());
     return progress;
+  }
+  Status progressNow(uint64_t id, size_t server, control::PullProgressResponse& progress) {
+    control::PullProgressRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(fetched[{id, server}]);
+    const auto call = world.command(Opcode::PullProgress, ask, server);
+    if (call->outcome() == Status::Ok) EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+    return call->outcome();
+  }
+  Status lend(uint64_t id, uint64_t epoch, size_t server = 0) {
+    control::LendTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    return world.command(Opcode::LendTablet, ask, server)->outcome();
+  }
+  /// The ceiling that a freeze answers with; 0 if it was refused.
+  uint64_t freezeForCeiling(uint64_t id, uint64_t epoch, size_t server) {
+    control::FreezeTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    const auto call = world.command(Opcode::FreezeTablet, ask, server);
+    control::FreezeTabletResponse answer;
+    if (call->outcome() != Status::Ok || !wire::parseControl(asBytes(call->text()), answer)) return 0;
+    return answer.version_ceiling();
+  }
+  /// Repeats the command until it is done or refused.
+  Status adopt(uint64_t id, uint64_t epoch, uint64_t version_ceiling, size_t server) {
+    control::AdoptTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    ask.set_version_ceiling(version_ceiling);
+    Status status = Status::RetryLater;
+    for (int i = 0; i < 15'000 && status == Status::RetryLater; ++i) {
+      status = world.command(Opcode::AdoptTablet, ask, server)->outcome();
+      world.runFor(kNanosPerMilli);
+    }
+    return status;
+  }
+  Status takeArriving(uint64_t id, KeyHash first, KeyHash last, uint64_t epoch, size_t server) {
+    control::TakeTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(id, first, last, epoch);
+    ask.set_arriving(true);
+    return world.command(Opcode::TakeTablet, ask, server)->outcome();
+  }
+  /// Gets everything ready for the hand-over of a tablet to the server `to`, and freezes the source.
+  void handOver(uint64_t id, KeyHash first, KeyHash last, uint64_t source_epoch, uint64_t epoch, size_t to,
+                size_t from) {
+    ASSERT_EQ(pull(id, first, last, source_epoch, epoch, to, from), Status::Ok);
+    ASSERT_EQ(pullProgress(id, to, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+    const uint64_t ceiling = freezeForCeiling(id, source_epoch, from);
+    ASSERT_NE(ceiling, 0u);
+    ASSERT_EQ(adopt(id, epoch, ceiling, to), Status::Ok);
+  }
+  /// Moves a tablet to the server `to`, step by step.
+  void moveAll(uint64_t id, KeyHash first, KeyHash last, uint64_t source_epoch, uint64_t epoch, size_t to,
+               size_t from) {
+    ASSERT_NO_FATAL_FAILURE(handOver(id, first, last, source_epoch, epoch, to, from));
+    ASSERT_EQ(lend(id, source_epoch, from), Status::Ok);
+    ASSERT_EQ(takeArriving(id, first, last, epoch, to), Status::Ok);
+    ASSERT_EQ(pullProgress(id, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+    ASSERT_EQ(take(id, first, last, epoch, to, false), Status::Ok);
+    ASSERT_EQ(drop(id, source_epoch, from), Status::Ok);
   }
 
   // ---- calls of the client
@@ -193,6 +272,7 @@ class MasterServiceTest : public ::testing::Test {
   }
 
   MasterWorld world{11};
+  std::map<std::pair<uint64_t, size_t>, uint64_t> fetched;  // epochs, by tablet and server
 };
 
 }  // namespace ramcore::sim::raw

@@ -21,6 +21,7 @@ class ResultSource {
     const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     process.dispatch().services().add<&ResultSource::answerObjects>(Opcode::Pull, *this, rules);
     process.dispatch().services().add<&ResultSource::answerResults>(Opcode::PullResults, *this, rules);
+    process.dispatch().services().add<&ResultSource::answerMeasure>(Opcode::MeasureTablet, *this, rules);
     process.listen();
   }
 
@@ -28,9 +29,20 @@ class ResultSource {
   Version version = 0;
   uint32_t table = kTable;
   int pulls_of_results = 0;
+  wire::MeasureTablet::Response measured{.header = {.status = Status::Ok},
+                                         .object_bytes = 0,
+                                         .large_bytes = 0,
+                                         .tombstone_bytes = 0,
+                                         .appended_bytes = 0,
+                                         .next_window = wire::MeasureTablet::kWindows};
 
  private:
   void answerObjects(rpc::Request request) { answer(std::move(request), {}); }
+  void answerMeasure(rpc::Request request) {
+    transport::TxMessage response = request.allocate(sizeof(measured));
+    response.appendHead(measured);
+    request.reply(std::move(response));
+  }
   void answerResults(rpc::Request request) {
     ++pulls_of_results;
     const Version result{};
@@ -80,10 +92,11 @@ class MasterHostilePullTest : public MasterServiceTest {
     ask.set_source_epoch(kSourceEpoch);
     ask.set_source(world.other_server.identity.id);
     ask.add_source_locators("sim://other");
-    EXPECT_EQ(world.command(Opcode::PullTablet, ask)->outcome(), Status::Ok);
-    const control::PullProgressResponse end = pullEnd(kPulled, 0);
+    EXPECT_EQ(beginPull(ask, 0), Status::Ok);
+    const auto prepared = static_cast<Status>(pullProgress(kPulled, 0, control::PULL_PREPARED).status());
+    const Status adopted = prepared == Status::Ok ? adopt(kPulled, epoch, kCeiling, 0) : prepared;
     EXPECT_EQ(drop(kPulled, epoch), Status::Ok);
-    return static_cast<Status>(end.status());
+    return adopted;
   }
   /// With the record changed like this the pull fails, and with the record as it was it does not.
   void expectRefused(const char* what, const std::function<void(ResultSource&)>& change) {
@@ -101,9 +114,28 @@ class MasterHostilePullTest : public MasterServiceTest {
   }
 
   static constexpr KeyHash kFirstHash = KeyHash{1} << 63;
+  static constexpr uint64_t kCeiling = 10;
   ResultSource source_;
   uint64_t epoch_ = kSourceEpoch;
 };
+
+TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
+  const wire::MeasureTablet::Response sound = source_.measured;
+  const auto end = [&](const std::function<void(wire::MeasureTablet::Response&)>& change) {
+    source_.measured = sound;
+    change(source_.measured);
+    return pullOnce();
+  };
+  EXPECT_EQ(end([](auto&) {}), Status::Ok);
+  EXPECT_EQ(end([](auto& answer) { answer.next_window = 0; }), Status::BadRequest) << "it would be asked for ever";
+  EXPECT_EQ(end([](auto& answer) { answer.next_window = 65; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.object_bytes = ~uint64_t{0}; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.tombstone_bytes = ~uint64_t{0}; }), Status::BadRequest);
+  EXPECT_EQ(end([](auto& answer) { answer.large_bytes = 1; }), Status::BadRequest) << "more than all";
+  EXPECT_EQ(end([](auto& answer) { answer.object_bytes = uint64_t{1} << 39; }), Status::NoSpace);
+  EXPECT_EQ(end([](auto& answer) { answer.appended_bytes = ~uint64_t{0}; }), Status::Ok) << "nothing since then";
+  EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+}
 
 TEST_F(MasterHostilePullTest, ResultsOfOtherOpcodes) {
   for (const Opcode opcode : {Opcode::Read, Opcode::Pull, Opcode::MultiRead, static_cast<Opcode>(0xffff)}) {

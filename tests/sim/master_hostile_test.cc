@@ -231,15 +231,17 @@ TEST_F(MasterHostileTest, RolesThatMayNot) {
   // Clients give no orders, and do not take part in moves.
   for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
                               Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState,
-                              Opcode::Pull, Opcode::PullResults, Opcode::Enlist, Opcode::CreateTable}) {
+                              Opcode::AdoptTablet, Opcode::LendTablet, Opcode::Pull, Opcode::PullHashes,
+                              Opcode::MeasureTablet, Opcode::PullResults, Opcode::Enlist, Opcode::CreateTable}) {
     cases_.push_back({std::string(wire::name(opcode)), join({bytesOf(header(opcode)), std::vector<std::byte>(40)})});
   }
   runAll();
 }
 
 TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
-  for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState}) {
+  for (const Opcode opcode :
+       {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
+        Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::AdoptTablet, Opcode::LendTablet}) {
     const auto garbage = join({bytesOf(header(opcode)), asBytes("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")});
     EXPECT_EQ(world.send(world.coordinator, garbage, 0)->outcome(), Status::BadRequest) << name(opcode);
   }
@@ -251,6 +253,8 @@ TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
   EXPECT_EQ(drop(0, 1), Status::BadRequest);
   EXPECT_EQ(freeze(5, 1), Status::NotFound);
   EXPECT_EQ(unfreeze(5, 1, 2), Status::NotFound);
+  EXPECT_EQ(lend(5, 1), Status::NotFound);
+  EXPECT_EQ(lend(1, 1), Status::StaleEpoch) << "not frozen";
   EXPECT_EQ(unfreeze(1, 1, 1), Status::BadRequest) << "not a new epoch";
   EXPECT_EQ(read("key").value, "value");
 }
@@ -288,12 +292,39 @@ TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
   *split.mutable_upper() = tabletOf(3, 1000, kLast, 2);
   ASSERT_EQ(world.command(Opcode::SplitTablet, split)->outcome(), Status::Ok);
   ASSERT_EQ(freeze(2, 2), Status::Ok);
-  const wire::Pull::Request outside{.header = header(Opcode::Pull),
-                                    .tablet = TabletId(2),
-                                    .epoch = TabletEpoch(2),
-                                    .cursor = 1000,
-                                    .response_bytes = 1000};
+  wire::Pull::Request outside{.header = header(Opcode::Pull),
+                              .tablet = TabletId(2),
+                              .epoch = TabletEpoch(2),
+                              .cursor = 1000,
+                              .response_bytes = 1000};
+  EXPECT_EQ(ask(outside), Status::RetryLater) << "not lent";
+  ASSERT_EQ(lend(2, 2), Status::Ok);
   EXPECT_EQ(ask(outside), Status::BadRequest) << "a cursor outside of the tablet";
+  outside.cursor = 999;
+  EXPECT_EQ(ask(outside), Status::Ok);
+}
+
+TEST_F(MasterHostileTest, PullsOfHashesThatMakeNoSense) {
+  const auto ask = [&](uint32_t count, const std::vector<KeyHash>& hashes) {
+    const wire::PullHashes::Request request{
+        .header = header(Opcode::PullHashes), .tablet = TabletId(1), .epoch = TabletEpoch(1), .count = count};
+    return world.send(world.other_server, join({bytesOf(request), std::as_bytes(std::span(hashes))}), 0)->outcome();
+  };
+  EXPECT_EQ(ask(1, {5}), Status::RetryLater) << "not lent";
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  EXPECT_EQ(ask(2, {5, 6}), Status::Ok);
+  EXPECT_EQ(ask(2, {6, 5}), Status::BadRequest) << "not ascending";
+  EXPECT_EQ(ask(2, {5, 5}), Status::BadRequest) << "twice";
+  EXPECT_EQ(ask(3, {5, 6}), Status::BadRequest);
+  EXPECT_EQ(ask(1, {5, 6}), Status::BadRequest);
+  EXPECT_EQ(ask(0, {5}), Status::BadRequest);
+  EXPECT_EQ(ask(65, std::vector<KeyHash>(65)), Status::BadRequest);
+  EXPECT_EQ(ask(1'000'000, {5}), Status::BadRequest);
+  const wire::PullHashes::Request of_client{
+      .header = header(Opcode::PullHashes), .tablet = TabletId(1), .epoch = TabletEpoch(1), .count = 1};
+  const KeyHash hash = 5;
+  EXPECT_NE(world.send(join({bytesOf(of_client), bytesOf(hash)}))->outcome(), Status::Ok) << "from a client";
 }
 
 }  // namespace

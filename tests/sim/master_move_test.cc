@@ -13,6 +13,27 @@ namespace {
 
 class MasterMoveTest : public MasterServiceTest {
  protected:
+  /// The objects that a scan of the table lists.
+  size_t scanAll(uint64_t epoch, size_t server) {
+    size_t count = 0;
+    wire::Scan::Request ask{.header = header(Opcode::Scan, server),
+                            .epoch = TabletEpoch(epoch),
+                            .cursor = 0,
+                            .table = TableId(kTable),
+                            .response_bytes = 4'000};
+    for (;;) {
+      const auto call = world.send(join({bytesOf(ask)}), server);
+      wire::Scan::Response answer{};
+      const bool is_sound = call->outcome() == Status::Ok && wire::decode(call->response.head(), answer);
+      EXPECT_TRUE(is_sound) << name(call->outcome());
+      if (!is_sound) return count;
+      count += answer.count;
+      if (answer.range_done != 0) return count;
+      EXPECT_GT(answer.next_cursor, ask.cursor);
+      ask.cursor = answer.next_cursor;
+    }
+  }
+
   MasterMoveTest() { world.addServer(); }
 
   static std::string keyOf(int i) { return "key" + std::to_string(i); }
@@ -24,13 +45,7 @@ class MasterMoveTest : public MasterServiceTest {
     }
   }
   /// Moves tablet 1 from server 0 with epoch 1 to server 1 with epoch 2.
-  void move() {
-    ASSERT_EQ(freeze(1, 1), Status::Ok);
-    ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
-    ASSERT_EQ(pullEnd(1, 1).status(), 0u);
-    ASSERT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
-    ASSERT_EQ(drop(1, 1, 0), Status::Ok);
-  }
+  void move() { ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 2, 1, 0)); }
   WriteOptions there(uint64_t epoch = 2) { return {.epoch = epoch, .server = 1}; }
 
   uint64_t sequence = 0;
@@ -67,17 +82,64 @@ TEST_F(MasterMoveTest, AFrozenTabletIsReadAndNotChanged) {
   EXPECT_EQ(increment("counter", 1, ++sequence).status, Status::RetryLater);
 }
 
-TEST_F(MasterMoveTest, NobodyIsAnsweredFromAPulledTabletBeforeItIsTaken) {
+TEST_F(MasterMoveTest, NobodyIsAnsweredByTheNewOwnerBeforeItIsTaken) {
   fill(50);
-  ASSERT_EQ(freeze(1, 1), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
-  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
   EXPECT_EQ(read(keyOf(0), 2, 1).status, Status::RetryLater);
   EXPECT_EQ(write(keyOf(0), "y", ++sequence, there()).status, Status::RetryLater);
-  EXPECT_EQ(take(1, 0, kLast, 3, 1, false), Status::NotFound) << "not pulled under this epoch";
-  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
-  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok) << "repeated";
+  EXPECT_EQ(takeArriving(1, 0, kLast, 3, 1), Status::StaleEpoch) << "not prepared under this epoch";
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::RetryLater) << "nothing has arrived";
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  EXPECT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  EXPECT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok) << "repeated";
   EXPECT_EQ(read(keyOf(0), 2, 1).status, Status::Ok);
+  EXPECT_EQ(read("none", 2, 1).status, Status::NotFound);
+  EXPECT_EQ(write(keyOf(0), "y", ++sequence, there()).status, Status::Ok);
+}
+
+TEST_F(MasterMoveTest, ALentTabletIsNeitherReadNorChangedNorGivenUp) {
+  fill(30);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  EXPECT_EQ(read(keyOf(0)).status, Status::Ok) << "it is read until it is lent";
+  EXPECT_EQ(lend(1, 2), Status::StaleEpoch);
+  EXPECT_EQ(lend(2, 1), Status::NotFound);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  ASSERT_EQ(lend(1, 1), Status::Ok) << "repeated";
+  EXPECT_EQ(read(keyOf(0)).status, Status::WrongServer);
+  EXPECT_EQ(write(keyOf(0), "y", ++sequence).status, Status::WrongServer);
+  // Late copies of earlier commands.
+  EXPECT_EQ(freeze(1, 1), Status::StaleEpoch);
+  EXPECT_EQ(unfreeze(1, 1, 3), Status::StaleEpoch);
+  EXPECT_EQ(world.servers[0]->master().index().entryCount(), 30u) << "the contents stay";
+}
+
+TEST_F(MasterMoveTest, EveryCallIsAnsweredWhileTheContentsArrive) {
+  fill(400);
+  ASSERT_EQ(remove(keyOf(5), ++sequence).status, Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  // Piece by piece, each of them before its turn.
+  EXPECT_EQ(scanAll(2, 1), 399u);
+  EXPECT_EQ(read(keyOf(1), 2, 1).version, versions[keyOf(1)]);
+  EXPECT_EQ(read(keyOf(5), 2, 1).status, Status::NotFound);
+  EXPECT_EQ(read("none", 2, 1).status, Status::NotFound);
+  WriteOptions must_exist = there();
+  must_exist.condition = Condition::MustExist;
+  EXPECT_EQ(write(keyOf(5), "y", ++sequence, must_exist).status, Status::NotFound);
+  EXPECT_GT(write(keyOf(2), "y", ++sequence, there()).version, versions[keyOf(2)]);
+  EXPECT_EQ(remove(keyOf(3), ++sequence, there()).version, versions[keyOf(3)]);
+  EXPECT_EQ(increment("counter", 4, ++sequence, there()).counter, 4);
+  ASSERT_EQ(pullProgress(1, 1, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  EXPECT_EQ(read(keyOf(2), 2, 1).value, "y");
+  EXPECT_EQ(read(keyOf(3), 2, 1).status, Status::NotFound) << "what was removed does not come back";
+  ASSERT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
+  ASSERT_EQ(drop(1, 1, 0), Status::Ok);
+  world.runFor(kNanosPerSecond);
+  EXPECT_EQ(read(keyOf(3), 2, 1).status, Status::NotFound);
+  EXPECT_EQ(read(keyOf(4), 2, 1).value, "value4");
+  EXPECT_EQ(world.servers[1]->master().index().entryCount(), 399u) << "no tombstone is left in the index";
+  EXPECT_EQ(world.servers[1]->master().tablets().list().front().arriving, nullptr);
 }
 
 TEST_F(MasterMoveTest, ADuplicateIsAnsweredByTheNewOwner) {
@@ -153,8 +215,7 @@ TEST_F(MasterMoveTest, RecordsThatGoBetweenTwoSlicesMakeNoOthersBeSkipped) {
 
 TEST_F(MasterMoveTest, GivingUpKeepsTheOldOwner) {
   fill(100);
-  ASSERT_EQ(freeze(1, 1), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
   ASSERT_EQ(drop(1, 2, 1), Status::Ok);
   ASSERT_EQ(unfreeze(1, 1, 3), Status::Ok);
   EXPECT_EQ(unfreeze(1, 1, 3), Status::Ok) << "repeated";
@@ -167,6 +228,8 @@ TEST_F(MasterMoveTest, GivingUpKeepsTheOldOwner) {
   EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::StaleEpoch);
   EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::StaleEpoch);
   EXPECT_EQ(take(1, 0, kLast, 2, 1, true), Status::StaleEpoch);
+  EXPECT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::StaleEpoch);
+  EXPECT_EQ(lend(1, 1), Status::StaleEpoch);
   EXPECT_EQ(drop(1, 2, 1), Status::Ok);
   EXPECT_EQ(drop(1, 2, 0), Status::StaleEpoch) << "the old owner holds it under a newer epoch";
   EXPECT_EQ(read(keyOf(1), 3).status, Status::Ok);
@@ -174,25 +237,22 @@ TEST_F(MasterMoveTest, GivingUpKeepsTheOldOwner) {
   EXPECT_EQ(world.servers[1]->master().index().entryCount(), 0u) << "what was copied is gone";
   EXPECT_TRUE(world.servers[1]->master().tablets().list().empty());
   // The next attempt succeeds.
-  ASSERT_EQ(freeze(1, 3), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 3, 4, 1, 0), Status::Ok);
-  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
-  ASSERT_EQ(take(1, 0, kLast, 4, 1, false), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 3, 4, 1, 0));
   EXPECT_EQ(read(keyOf(0), 4, 1).value, "y");
 }
 
 TEST_F(MasterMoveTest, APullUnderANewerEpochReplacesTheOlderOne) {
   fill(100);
-  ASSERT_EQ(freeze(1, 1), Status::Ok);
   ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
   EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok) << "repeated: the same pull";
   world.runFor(kNanosPerMilli);
-  ASSERT_EQ(pull(1, 0, kLast, 1, 3, 1, 0), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 3, 1, 0));
   EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::StaleEpoch);
-  const auto end = pullEnd(1, 1);
-  EXPECT_EQ(end.status(), 0u);
+  EXPECT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::StaleEpoch);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 3, 1), Status::Ok);
+  const auto end = pullProgress(1, 1, control::PULL_JOINED);
   EXPECT_EQ(end.objects(), 100u);
-  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::StaleEpoch);
   ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
   EXPECT_EQ(read(keyOf(7), 3, 1).value, "value7");
   EXPECT_EQ(world.servers[1]->master().index().entryCount(), 100u);
@@ -202,23 +262,21 @@ TEST_F(MasterMoveTest, AwayAndBackBringsNothingOldBack) {
   fill(50);
   move();
   for (int i = 0; i < 25; ++i) ASSERT_EQ(remove(keyOf(i), ++sequence, there()).status, Status::Ok);
-  ASSERT_EQ(freeze(1, 2, 1), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 2, 3, 0, 1), Status::Ok);
-  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
-  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
-  ASSERT_EQ(drop(1, 2, 1), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 2, 3, 0, 1));
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(read(keyOf(i), 3).status, i < 25 ? Status::NotFound : Status::Ok) << i;
   }
 }
 
-TEST_F(MasterMoveTest, ASourceThatIsGoneEndsThePull) {
+TEST_F(MasterMoveTest, ASourceThatIsGoneEndsWhatIsNotHandedOver) {
   fill(20);
-  ASSERT_EQ(freeze(1, 1), Status::Ok);
-  world.network.partition("server1", "server2");
   ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  ASSERT_EQ(pullProgress(1, 1, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+  const uint64_t ceiling = freezeForCeiling(1, 1, 0);
+  world.network.partition("server1", "server2");
+  EXPECT_NE(adopt(1, 2, ceiling, 1), Status::Ok);
   EXPECT_NE(pullEnd(1, 1).status(), 0u);
-  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::RetryLater);
+  EXPECT_NE(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
   world.network.healAll();
   ASSERT_EQ(drop(1, 2, 1), Status::Ok);
   ASSERT_EQ(unfreeze(1, 1, 3), Status::Ok);

@@ -31,12 +31,8 @@ class MasterPlacesTest : public MasterRecoveryTest {
   }
   Status begin(uint64_t epoch) { return recover(wholeTable(epoch), kMaster); }
   control::PullProgressResponse progressNow() {
-    control::PullProgressRequest ask;
-    ask.set_tablet(5);
     control::PullProgressResponse progress;
-    const auto call = world.command(Opcode::PullProgress, ask, kMaster);
-    EXPECT_EQ(call->outcome(), Status::Ok);
-    EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+    EXPECT_EQ(MasterServiceTest::progressNow(5, kMaster, progress), Status::Ok);
     return progress;
   }
   /// Expects that nothing is left of an attempt: no entry, no result, no place, no tablet.
@@ -161,10 +157,8 @@ TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
     replicated.replication.at_once = false;
     const size_t stopped = world.addServer(replicated);
     const auto progress = [&] {
-      control::PullProgressRequest ask;
-      ask.set_tablet(5);
       control::PullProgressResponse found;
-      EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, stopped)->text()), found));
+      EXPECT_EQ(MasterServiceTest::progressNow(5, stopped, found), Status::Ok);
       return found;
     };
     ASSERT_EQ(recover(wholeTable(2), stopped), Status::Ok);
@@ -190,15 +184,34 @@ class MovePlacesTest : public MasterServiceTest {
   }
   SimReplicator& replicator() { return *world.servers[to_]->replicator(); }
   Status beginPull(uint64_t epoch) { return pull(1, 0, kLast, 1, epoch, to_, 0); }
+  /// Something newer than the present log head makes every intake wait for another one.
+  void makeHeadOld() {
+    control::TakeTabletRequest create;
+    *create.mutable_tablet() = tabletOf(7, 0, kLast, 1);
+    create.mutable_tablet()->set_table(kTable + 1);
+    create.set_created_empty(true);
+    ASSERT_EQ(world.command(Opcode::TakeTablet, create)->outcome(), Status::Ok);
+    control::PullTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(7, 0, kLast, 2);
+    ask.mutable_tablet()->set_table(kTable + 1);
+    ask.set_source_epoch(1);
+    ask.set_source(world.addresses[0].id);
+    ask.add_source_locators(world.addresses[0].locators.front().toString());
+    ASSERT_EQ(MasterServiceTest::beginPull(ask, to_), Status::Ok);
+    ASSERT_EQ(pullProgress(7, to_, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+  }
+  void arrive() {
+    ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, to_, 0));
+    ASSERT_EQ(lend(1, 1), Status::Ok);
+    ASSERT_EQ(takeArriving(1, 0, kLast, 2, to_), Status::Ok);
+  }
   void lackFirst(Lacking lacking) {
     ASSERT_TRUE(world.runUntil([&] { return world.servers[to_]->master().log()->headId() != SegmentId(); }));
     replicator().lackPlaces(lacking);
   }
   control::PullProgressResponse progressNow() {
-    control::PullProgressRequest ask;
-    ask.set_tablet(1);
     control::PullProgressResponse found;
-    EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, to_)->text()), found));
+    EXPECT_EQ(MasterServiceTest::progressNow(1, to_, found), Status::Ok);
     return found;
   }
 
@@ -206,42 +219,48 @@ class MovePlacesTest : public MasterServiceTest {
   uint64_t sequence_ = 0;
 };
 
-// The source is frozen meanwhile: it is told in time to answer again.
-TEST_F(MovePlacesTest, AMoveThatFindsNoPlacesEndsAndTheNextOneIsWhole) {
-  uint64_t epoch = 1;
-  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
-    lackFirst(lacking);
-    const size_t places = replicator().placeCount();
-    ASSERT_EQ(beginPull(++epoch), Status::Ok);
-    EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas);
-    replicator().lackPlaces(Lacking::Nothing);
-    EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places; }));
-    EXPECT_EQ(world.servers[to_]->master().index().entryCount(), 0u);
-  }
-  ASSERT_EQ(beginPull(++epoch), Status::Ok);
-  EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::Ok);
-  ASSERT_EQ(take(1, 0, kLast, epoch, to_, false), Status::Ok);
-  EXPECT_EQ(read("key7", epoch, to_).value, "value");
+TEST_F(MovePlacesTest, AMoveThatFindsNoPlacesBeforeTheHandOverEndsAndTheNextOneIsWhole) {
+  ASSERT_NO_FATAL_FAILURE(makeHeadOld());
+  lackFirst(Lacking::Heads);
+  const size_t places = replicator().placeCount();
+  ASSERT_EQ(beginPull(2), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas);
+  replicator().lackPlaces(Lacking::Nothing);
+  EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places; }));
+  EXPECT_EQ(world.servers[to_]->master().index().entryCount(), 0u);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 3, to_, 0));
+  EXPECT_EQ(read("key7", 3, to_).value, "value");
+}
+
+TEST_F(MovePlacesTest, WhatHasArrivedWaitsForPlaces) {
+  lackFirst(Lacking::Sides);
+  ASSERT_NO_FATAL_FAILURE(arrive());
+  world.runFor(2 * store::TabletIntake::kPatienceNs);
+  EXPECT_EQ(progressNow().phase(), control::PULL_ARRIVED);
+  EXPECT_TRUE(progressNow().lacks_places());
+  EXPECT_EQ(read("key7", 2, to_).value, "value") << "it is answered for";
+  EXPECT_EQ(take(1, 0, kLast, 2, to_, false), Status::RetryLater) << "the source is still needed";
+  replicator().lackPlaces(Lacking::Nothing);
+  ASSERT_EQ(pullProgress(1, to_, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(1, 0, kLast, 2, to_, false), Status::Ok);
 }
 
 TEST_F(MovePlacesTest, OneThatWasGivenUpHoldsTheNextOneUpForNoPlaces) {
-  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
-    const uint64_t epoch = lacking == Lacking::Sides ? 2 : 4;
-    lackFirst(lacking);
-    ASSERT_EQ(beginPull(epoch), Status::Ok);
-    ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
-    ASSERT_EQ(drop(1, epoch, to_), Status::Ok);
-    const int64_t begun_ns = world.scheduler.nowNs();
-    ASSERT_EQ(beginPull(epoch + 1), Status::Ok);
-    EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas) << "it has the places to itself";
-    EXPECT_LT(world.scheduler.nowNs() - begun_ns, store::TabletIntake::kPatienceNs * 3 / 2);
-    replicator().lackPlaces(Lacking::Nothing);
-  }
+  ASSERT_NO_FATAL_FAILURE(makeHeadOld());
+  lackFirst(Lacking::Heads);
+  ASSERT_EQ(beginPull(2), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
+  ASSERT_EQ(drop(1, 2, to_), Status::Ok);
+  const int64_t begun_ns = world.scheduler.nowNs();
+  ASSERT_EQ(beginPull(3), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas) << "it has the places to itself";
+  EXPECT_LT(world.scheduler.nowNs() - begun_ns, store::TabletIntake::kPatienceNs * 3 / 2);
+  replicator().lackPlaces(Lacking::Nothing);
 }
 
 TEST_F(MovePlacesTest, AServerThatStopsOverAMoveStopsInOrder) {
   lackFirst(Lacking::Sides);
-  ASSERT_EQ(beginPull(2), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(arrive());
   ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
   world.servers[to_]->stopInOrder();
   EXPECT_TRUE(world.runUntil([&] { return world.servers[to_]->hasStopped(); }));

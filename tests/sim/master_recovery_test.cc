@@ -376,8 +376,7 @@ TEST_F(MasterRecoveryTest, ARecoveryThatIsGivenUpIsPulledInstead) {
   world.runFor(100 * kNanosPerMilli);
   ASSERT_EQ(pull(1, 0, kLast, 1, 3, 1, 0), Status::Ok);
   EXPECT_EQ(recover(ask), Status::StaleEpoch);
-  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
-  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 3, 1, 0));
   expectModel(3);
 }
 

@@ -59,23 +59,15 @@ TEST_F(MasterRecoveryTest, NothingOfAHeadThatIsCutIsReplayed) {
 TEST_F(MasterRecoveryTest, WhatWasRemovedElsewhereIsNotFoundInTheFormerLog) {
   put(1, "kept");
   put(2, "removed elsewhere");
-  ASSERT_EQ(freeze(1, 1, 0), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
-  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
-  ASSERT_EQ(drop(1, 1, 0), Status::Ok);
-  ASSERT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 2, 1, 0));
   const WriteOptions elsewhere{.client = 1, .epoch = 2, .server = 1};
   ASSERT_EQ(remove(keyOf(2), nextSequence(1), elsewhere).status, Status::Ok);
-  ASSERT_EQ(freeze(1, 2, 1), Status::Ok);
-  ASSERT_EQ(pull(1, 0, kLast, 2, 3, 0, 1), Status::Ok);
-  const auto back = pullEnd(1, 0);
-  ASSERT_EQ(back.status(), 0u);
-  ASSERT_EQ(drop(1, 2, 1), Status::Ok);
-  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 2, 3, 0, 1));
+  const SegmentId back = world.servers[0]->master().tablets().get(TabletId(1))->first_segment;
   die();
   addBackup();
   control::RecoverTabletsRequest ask = request();
-  addTablet(ask, 5, 0, kLast, 4, back.log().first_segment());
+  addTablet(ask, 5, 0, kLast, 4, back.value);
   ASSERT_EQ(recover(ask), Status::Ok);
   ASSERT_EQ(pullEnd(5, 1).status(), 0u);
   ASSERT_EQ(take(5, 0, kLast, 4, 1, false), Status::Ok);

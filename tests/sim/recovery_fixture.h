@@ -158,7 +158,11 @@ class MasterRecoveryTest : public MasterServiceTest {
     return ask;
   }
   Status recover(const control::RecoverTabletsRequest& ask, size_t server = 1) {
-    return world.command(Opcode::RecoverTablets, ask, server)->outcome();
+    const Status status = world.command(Opcode::RecoverTablets, ask, server)->outcome();
+    for (const control::Tablet& tablet : ask.tablets()) {
+      if (status == Status::Ok) noteFetched(tablet, server);
+    }
+    return status;
   }
   /// Recovers the whole table under this epoch. How that ended.
   Status recoverAll(uint64_t epoch) {

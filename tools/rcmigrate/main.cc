@@ -159,13 +159,14 @@ int Commands::waitFor(uint64_t migration, const std::string& what) {
       case MigrationStatus::State::Failed:
       case MigrationStatus::State::Unknown:
         return tools::fail(kProgram, {Status::Internal, what + ": failed (" + now->reason +
-                                                            "); the tablet stays where it was, try again"});
+                                                            "); 'rcmigrate list' shows where the tablet is"});
       case MigrationStatus::State::Running:
         break;
     }
     if (interrupted != 0) {
       const std::string number = std::to_string(migration);
-      say(what + ": migration " + number + " goes on; 'rcmigrate cancel " + number + "' ends it\n");
+      say(what + ": migration " + number + " goes on; 'rcmigrate cancel " + number +
+          "' gives it up, if the tablet has not been handed over\n");
       return tools::kExitOk;
     }
     if (now_ns - shown_ns >= kProgressNs || isatty(STDERR_FILENO) != 0) {
@@ -237,14 +238,19 @@ int Commands::status() {
   if (!now && now.error() == Status::NotFound) return unknown(what);
   if (!now) return failed(now.error(), what);
   if (flags_.json) {
-    tools::Json out = {{"migration", flags_.migration}, {"state", nameOf(now->state)}, {"objects", now->objects},
-                       {"bytes", now->bytes},           {"fraction", now->fraction},   {"reason", now->reason}};
+    tools::Json out = {{"migration", flags_.migration},
+                       {"state", nameOf(now->state)},
+                       {"objects", now->objects},
+                       {"bytes", now->bytes},
+                       {"fraction", now->fraction},
+                       {"reason", now->reason},
+                       {"step", now->step}};
     say(out.dump(2) + "\n");
     return tools::kExitOk;
   }
-  std::printf("%s: %s, %.0f %%, %" PRIu64 " objects, %s%s%s\n", what.c_str(), nameOf(now->state).c_str(),
-              now->fraction * 100, now->objects, formatBytes(now->bytes).c_str(), now->reason.empty() ? "" : ", ",
-              now->reason.c_str());
+  std::printf("%s: %s%s%s, %.0f %%, %" PRIu64 " objects, %s%s%s\n", what.c_str(), nameOf(now->state).c_str(),
+              now->step.empty() ? "" : ", ", now->step.c_str(), now->fraction * 100, now->objects,
+              formatBytes(now->bytes).c_str(), now->reason.empty() ? "" : ", ", now->reason.c_str());
   return tools::kExitOk;
 }
 

@@ -154,6 +154,8 @@ static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
 static_assert(fieldCount<index::IndexStats>() == 8);
 static_assert(fieldCount<master::ReplicaManager::Stats>() == 6 + 2, "not reported are flushes and repairs");
 static_assert(fieldCount<master::RecoveryTarget::Stats>() == 5);
+static_assert(fieldCount<master::MigrationTarget::Stats>() == 2);
+static_assert(fieldCount<master::PriorityPulls::Stats>() == 3);
 static_assert(fieldCount<backup::StoreStats>() == 7 + 2, "not reported are frames_kept and refused_full");
 static_assert(fieldCount<master::MasterService::Stats>() == 4);
 
@@ -165,6 +167,8 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.number<&State::live_bytes_max>(log.limit().liveBytesMax());
+  out.gauge("ramcore_log_held_bytes", "Room that is held for tablets which are being handed over to this server",
+            static_cast<double>(log.limit().heldBytes()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
@@ -281,6 +285,21 @@ void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) 
             static_cast<double>(read(stats.notes_bytes_max)));
 }
 
+void collectMoves(const master::MigrationTarget& target, Families& out) {
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.counter("ramcore_move_objects_arrived_total", "Objects that moves have brought to this server",
+              read(target.stats().objects_arrived));
+  out.counter("ramcore_move_priority_pulls_total",
+              "Requests for keys for which calls waited, to the server that had them",
+              read(target.stats().priority_pulls));
+  out.counter("ramcore_move_waits_total", "Calls that waited for a key which had not arrived",
+              read(target.waitStats().waits));
+  out.counter("ramcore_move_waits_refused_total", "Calls that were refused because their key had not arrived in time",
+              read(target.waitStats().refused));
+  out.gauge("ramcore_move_waiting_calls", "Calls that wait now for a key which has not arrived",
+            static_cast<double>(read(target.waitStats().waiting)));
+}
+
 void collectBackup(const backup::Backup& backup, Families& out) {
   const backup::StoreStats& stats = backup.store().stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
@@ -325,6 +344,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
             static_cast<double>(master.store().tombstones().size()));
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
   collectRecovery(master.recoveryTarget()->stats(), out);
+  collectMoves(*master.migrationTarget(), out);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,27 @@ struct TakeResult {
   LogRef log;
 };
 
+struct FreezeResult {
+  Status status = Status::Ok;
+  Version version_ceiling = 0;  ///< above the version of every key of the tablet
+};
+
+/// How far the destination of a move is, in this order.
+enum class PullPhase : uint8_t { Unknown, Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined };
+
 struct PullResult {
-  Status status = Status::Ok;  ///< result of the call
-  bool done = false;
+  Status status = Status::Ok;       ///< result of the call
+  bool done = false;                ///< of a recovery; of a move only if it has failed
   Status pull_status = Status::Ok;  ///< result of the pull
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  LogRef log;                 ///< when done
-  bool lacks_places = false;  ///< its replicas find no storage frames on other servers
+  LogRef log;                            ///< when done
+  bool lacks_places = false;             ///< its replicas find no storage frames on other servers
+  PullPhase phase = PullPhase::Unknown;  ///< of a move
+  Status problem = Status::Ok;           ///< of a move: why the last attempt to fetch failed, while it is repeated
+  uint64_t room_wanted_bytes = 0;        ///< of a move that failed with NoSpace
+  uint64_t room_left_bytes = 0;
 };
 
 struct FenceResult {
@@ -35,13 +48,22 @@ struct FenceResult {
   std::vector<Replica> replicas;  ///< replicas of the dead server's log; untrusted
 };
 
-/// What a recovery master has to fetch.
-struct RecoveryOrder {
+/// What there is of a dead server's log, and where.
+struct LogPlan {
   ServerId dead;
-  std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
   std::vector<ServerId> holders;  ///< servers that hold the log's segments
   std::vector<SurveyedSegment> segments;
   bool is_salvage = false;  ///< segments of the log are missing; which versions they had is not known
+};
+
+/// What a recovery master has to fetch.
+struct RecoveryOrder : LogPlan {
+  std::vector<Tablet> tablets;  ///< as they will be: new owner, new epoch; logs as they are
+  /// The other log of tablets that were being handed over when both of their servers died.
+  std::optional<LogPlan> second;
+  /// The recovery master holds the tablets, and their contents are the entries of this log over its own: they were
+  /// being handed over to it, or from it, when the other server died.
+  bool is_survivor = false;
 };
 
 /// What the coordinator asks of servers. Each call may be repeated, and one that got no answer may arrive late;
@@ -51,15 +73,23 @@ class MasterCalls {
  public:
   virtual ~MasterCalls() = default;
   virtual runtime::Task<TakeResult> takeTablet(ServerId server, Tablet tablet, bool created_empty) = 0;
+  /// Has an adopted tablet answered for while its contents arrive.
+  virtual runtime::Task<TakeResult> takeArriving(ServerId server, Tablet tablet) = 0;
   virtual runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  /// Has a survivor give up what it fetches under `epoch`, and keep the tablet.
+  virtual runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
-  virtual runtime::Task<Status> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                                TabletEpoch new_epoch) = 0;
   /// @param tablet  as it will be: new owner, new epoch
   virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
                                            ServerId source) = 0;
-  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
+  virtual runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                            Version version_ceiling) = 0;
+  /// @param epoch  under which the tablet is fetched
+  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
   /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;

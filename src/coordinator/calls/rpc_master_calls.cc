@@ -28,6 +28,62 @@ Replica replicaOf(const control::Replica& message) {
   return replica;
 }
 
+PullPhase phaseOf(control::PullPhase phase) {
+  switch (phase) {
+    case control::PULL_PREPARING:
+      return PullPhase::Preparing;
+    case control::PULL_PREPARED:
+      return PullPhase::Prepared;
+    case control::PULL_ADOPTING:
+      return PullPhase::Adopting;
+    case control::PULL_ADOPTED:
+      return PullPhase::Adopted;
+    case control::PULL_ARRIVING:
+      return PullPhase::Arriving;
+    case control::PULL_ARRIVED:
+      return PullPhase::Arrived;
+    case control::PULL_JOINED:
+      return PullPhase::Joined;
+    default:
+      return PullPhase::Unknown;
+  }
+}
+
+/// @tparam Message  RecoverTabletsRequest or DeadLog, which have the same fields for a log
+template <typename Message>
+void fillLog(const LogPlan& plan, const Membership& membership, Message& message) {
+  message.set_dead(plan.dead.value);
+  message.set_salvage(plan.is_salvage);
+  for (const ServerId id : plan.holders) {
+    control::ReplicaHolder& holder = *message.add_holders();
+    holder.set_id(id.value);
+    const Server* member = membership.find(id);
+    if (member == nullptr) continue;
+    for (const std::string& locator : member->locators) holder.add_locators(locator);
+  }
+  for (const SurveyedSegment& segment : plan.segments) {
+    control::RecoverySegment& to = *message.add_segments();
+    to.set_segment(segment.id.value);
+    for (const uint32_t holder : segment.holders) to.add_holders(holder);
+    to.set_cut(segment.is_cut);
+    for (const wire::ReplicaVersion& version : segment.replicas) {
+      control::ReplicaVersion& replica = *to.add_replicas();
+      replica.set_replica_epoch(version.epoch);
+      replica.set_length_bytes(version.length_bytes);
+      replica.set_closed(version.closed != 0);
+    }
+  }
+}
+
+// A server speaks of its own log. What it says of another one must not get into a tablet's list.
+// @tparam Result  TakeResult or PullResult
+template <typename Result>
+void takeLog(ServerId server, const control::LogRef& told, Result& result) {
+  const bool is_own = told.server() == 0 || told.server() == server.value;
+  if (!is_own && result.status == Status::Ok) result.status = Status::BadRequest;
+  result.log = {server, SegmentId(told.first_segment())};
+}
+
 }  // namespace
 
 template <typename RequestMessage, typename ResponseMessage>
@@ -56,15 +112,23 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
 }
 
 runtime::Task<TakeResult> RpcMasterCalls::takeTablet(ServerId server, Tablet tablet, bool created_empty) {
+  co_return co_await take(server, std::move(tablet), created_empty, false);
+}
+
+runtime::Task<TakeResult> RpcMasterCalls::takeArriving(ServerId server, Tablet tablet) {
+  co_return co_await take(server, std::move(tablet), false, true);
+}
+
+runtime::Task<TakeResult> RpcMasterCalls::take(ServerId server, Tablet tablet, bool created_empty, bool arriving) {
   control::TakeTabletRequest request;
   fillTablet(tablet, true, *request.mutable_tablet());
   request.set_created_empty(created_empty);
+  request.set_arriving(arriving);
   wire::fillChange(history_.latest(), *request.mutable_change());
   control::TakeTabletResponse response;
   TakeResult result;
   result.status = co_await call(server, Opcode::TakeTablet, std::move(request), response);
-  result.log = logOf(response.log());
-  if (result.log.server == ServerId()) result.log.server = server;
+  takeLog(server, response.log(), result);
   co_return result;
 }
 
@@ -72,6 +136,15 @@ runtime::Task<Status> RpcMasterCalls::dropTablet(ServerId server, TabletId table
   control::DropTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
+  control::Empty response;
+  co_return co_await call(server, Opcode::DropTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) {
+  control::DropTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  request.set_keeps_tablet(true);
   control::Empty response;
   co_return co_await call(server, Opcode::DropTablet, std::move(request), response);
 }
@@ -85,12 +158,33 @@ runtime::Task<Status> RpcMasterCalls::splitTablet(ServerId server, TabletId tabl
   co_return co_await call(server, Opcode::SplitTablet, std::move(request), response);
 }
 
-runtime::Task<Status> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
   control::FreezeTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
+  control::FreezeTabletResponse response;
+  FreezeResult result;
+  result.status = co_await call(server, Opcode::FreezeTablet, std::move(request), response);
+  result.version_ceiling = response.version_ceiling();
+  co_return result;
+}
+
+runtime::Task<Status> RpcMasterCalls::lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+  control::LendTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
   control::Empty response;
-  co_return co_await call(server, Opcode::FreezeTablet, std::move(request), response);
+  co_return co_await call(server, Opcode::LendTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                  Version version_ceiling) {
+  control::AdoptTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  request.set_version_ceiling(version_ceiling);
+  control::Empty response;
+  co_return co_await call(server, Opcode::AdoptTablet, std::move(request), response);
 }
 
 runtime::Task<Status> RpcMasterCalls::unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
@@ -116,49 +210,38 @@ runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet,
   co_return co_await call(server, Opcode::PullTablet, std::move(request), response);
 }
 
-runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet) {
+runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) {
   control::PullProgressRequest request;
   request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
   control::PullProgressResponse response;
   PullResult result;
   result.status = co_await call(server, Opcode::PullProgress, std::move(request), response);
   result.done = response.done();
   // Numbers that are no status at all must not turn into one, least of all into Ok.
-  const bool is_status = response.status() <= std::numeric_limits<std::underlying_type_t<Status>>::max();
-  result.pull_status = is_status ? static_cast<Status>(response.status()) : Status::Corrupt;
+  const auto statusOf = [](uint32_t number) {
+    const bool is_status = number <= std::numeric_limits<std::underlying_type_t<Status>>::max();
+    return is_status ? static_cast<Status>(number) : Status::Corrupt;
+  };
+  result.pull_status = statusOf(response.status());
+  result.problem = statusOf(response.problem());
+  result.phase = phaseOf(response.phase());
+  result.room_wanted_bytes = response.room_wanted_bytes();
+  result.room_left_bytes = response.room_left_bytes();
   result.objects = response.objects();
   result.bytes = response.bytes();
   result.fraction = response.fraction();
   result.lacks_places = response.lacks_places();
-  result.log = logOf(response.log());
-  if (result.log.server == ServerId()) result.log.server = server;
+  takeLog(server, response.log(), result);
   co_return result;
 }
 
 runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOrder order) {
   control::RecoverTabletsRequest request;
-  request.set_dead(order.dead.value);
-  request.set_salvage(order.is_salvage);
   for (const Tablet& tablet : order.tablets) fillTablet(tablet, true, *request.add_tablets());
-  for (const ServerId id : order.holders) {
-    control::ReplicaHolder& holder = *request.add_holders();
-    holder.set_id(id.value);
-    const Server* member = membership_.find(id);
-    if (member == nullptr) continue;
-    for (const std::string& locator : member->locators) holder.add_locators(locator);
-  }
-  for (const SurveyedSegment& segment : order.segments) {
-    control::RecoverySegment& to = *request.add_segments();
-    to.set_segment(segment.id.value);
-    for (const uint32_t holder : segment.holders) to.add_holders(holder);
-    to.set_cut(segment.is_cut);
-    for (const wire::ReplicaVersion& version : segment.replicas) {
-      control::ReplicaVersion& replica = *to.add_replicas();
-      replica.set_replica_epoch(version.epoch);
-      replica.set_length_bytes(version.length_bytes);
-      replica.set_closed(version.closed != 0);
-    }
-  }
+  request.set_survivor(order.is_survivor);
+  fillLog(order, membership_, request);
+  if (order.second) fillLog(*order.second, membership_, *request.mutable_second());
   control::Empty response;
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);
 }

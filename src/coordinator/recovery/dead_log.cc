@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "coordinator/survey/storage_lineage.h"
 
 namespace ramcore::coordinator {
@@ -141,9 +142,10 @@ std::vector<ServerId> DeadLog::away() const {
   return away;
 }
 
-DeadLog::Plan DeadLog::plan() const {
-  if (survey_.isComplete()) return {survey_.holders, survey_.segments, false};
-  return {salvage_.holders, salvage_.segments, true};
+LogPlan DeadLog::plan() const {
+  RC_CHECK_MSG(mayBegin(), "a log that is not complete is not fetched");
+  if (survey_.isComplete()) return {dead_, survey_.holders, survey_.segments, false};
+  return {dead_, salvage_.holders, salvage_.segments, true};
 }
 
 }  // namespace ramcore::coordinator

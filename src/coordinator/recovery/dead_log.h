@@ -51,12 +51,7 @@ class DeadLog {
   std::string whatIsMissing() const;
 
   /// What recovery masters have to read.
-  struct Plan {
-    std::vector<ServerId> holders;
-    std::vector<SurveyedSegment> segments;
-    bool is_salvage = false;
-  };
-  Plan plan() const;
+  LogPlan plan() const;
 
  private:
   /// The state of the question to one backup.

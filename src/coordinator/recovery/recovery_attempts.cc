@@ -19,9 +19,9 @@ constexpr size_t kAtOnce = 16;
 
 }  // namespace
 
-RecoveryAttempts::Attempt RecoveryAttempts::attemptOf(ServerId dead, ServerId master,
+RecoveryAttempts::Attempt RecoveryAttempts::attemptOf(ServerId dead, ServerId master, bool is_survivor,
                                                       const std::vector<Tablet>& tablets) {
-  Attempt attempt{.dead = dead, .master = master, .pending = {}};
+  Attempt attempt{.dead = dead, .master = master, .is_survivor = is_survivor, .pending = {}};
   for (const Tablet& tablet : tablets) {
     attempt.pending.push_back({.id = tablet.id, .epoch = tablet.last_epoch, .first_segment = {}});
   }
@@ -33,13 +33,13 @@ void RecoveryAttempts::note(const Attempt& attempt) {
 }
 
 void RecoveryAttempts::begin(ServerId master, RecoveryOrder order) {
-  Attempt attempt = attemptOf(order.dead, master, order.tablets);
+  Attempt attempt = attemptOf(order.dead, master, order.is_survivor, order.tablets);
   note(attempt);
   send(std::move(attempt), std::move(order)).detach();
 }
 
-void RecoveryAttempts::carryOn(ServerId dead, ServerId master, std::vector<Tablet> tablets) {
-  Attempt attempt = attemptOf(dead, master, tablets);
+void RecoveryAttempts::carryOn(ServerId dead, ServerId master, bool is_survivor, std::vector<Tablet> tablets) {
+  Attempt attempt = attemptOf(dead, master, is_survivor, tablets);
   note(attempt);
   watch(std::move(attempt)).detach();
 }
@@ -81,9 +81,10 @@ runtime::Task<void> RecoveryAttempts::send(Attempt attempt, RecoveryOrder order)
   }
 }
 
-// Has the server drop what it holds or was told of these tablets before, which must not be taken for this attempt's.
-// False if it refuses, or does not answer for long.
+// Has the server drop what it holds or was told of these tablets before, which must not be taken for this attempt's. A
+// survivor drops nothing: what it holds is a part of the contents. False if it refuses, or does not answer for long.
 runtime::Task<bool> RecoveryAttempts::clear(const Attempt& attempt) {
+  if (attempt.is_survivor && !RC_MUTATION("purge-at-the-survivor")) co_return true;
   std::vector<Pending> left = attempt.pending;
   Backoff backoff(parts_.journal);
   while (goesOn(attempt)) {
@@ -124,8 +125,7 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
     const size_t open_before = openCount(attempt);
     co_await poll(attempt);
     if (openCount(attempt) != open_before) pause = {kProgressPauseNs, kProgressPauseNsMax};
-    // Until its lease is over the dead server may still answer reads. Only the grant waits for that, not the fetching.
-    if (parts_.membership.leaseIsOver(attempt.dead) || RC_MUTATION("grant-before-the-lease-is-over")) {
+    if (mayGrant(attempt)) {
       const bool stored = co_await grant(attempt);
       if (!stored) co_return;
     }
@@ -133,6 +133,19 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
     (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   if (!parts_.journal.stopping()) fail(attempt, attempt.pending);
+}
+
+// Until its lease is over a dead server may still answer reads. Only the grant waits for that, not the fetching.
+bool RecoveryAttempts::mayGrant(const Attempt& attempt) const {
+  const auto isOver = [&](ServerId server) {
+    return server == attempt.master || parts_.membership.leaseIsOver(server) ||
+           RC_MUTATION("grant-before-the-lease-is-over");
+  };
+  return isOver(attempt.dead) && std::ranges::all_of(attempt.pending, [&](const Pending& pending) {
+           const Tablet* tablet = ours(attempt, pending);
+           return tablet == nullptr ||
+                  std::ranges::all_of(tablet->logs, [&](const LogRef& log) { return isOver(log.server); });
+         });
 }
 
 // Takes tablets out of the attempt that belong to another one by now, or to a table that is being dropped.
@@ -153,7 +166,9 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
     (pending.is_done || asked.size() >= kAtOnce ? after : asked).push_back(pending);
   }
   std::vector<runtime::Task<PullResult>> calls;
-  for (const Pending& pending : asked) calls.push_back(parts_.masters.pullProgress(attempt.master, pending.id));
+  for (const Pending& pending : asked) {
+    calls.push_back(parts_.masters.pullProgress(attempt.master, pending.id, pending.epoch));
+  }
   std::vector<Pending> failed;
   bool lacks_places = false;
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -186,20 +201,26 @@ void RecoveryAttempts::fail(const Attempt& attempt, const std::vector<Pending>& 
     if (known == at_work_.end() || known->second != pending.epoch) continue;
     at_work_.erase(known);
     any = true;
-    forgetDetached(attempt.master, pending.id, pending.epoch).detach();
+    forgetDetached(attempt.master, pending.id, pending.epoch, attempt.is_survivor).detach();
   }
   if (any) listener_.on_failed(attempt.dead, for_places);
 }
 
-runtime::Task<void> RecoveryAttempts::forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<void> RecoveryAttempts::forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch,
+                                                     bool keeps_tablet) {
   Journal::Running running(parts_.journal);
-  (void)co_await forget(master, tablet, epoch);
+  (void)co_await forget(master, tablet, epoch, keeps_tablet);
 }
 
-runtime::Task<bool> RecoveryAttempts::forget(ServerId master, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<bool> RecoveryAttempts::forget(ServerId master, TabletId tablet, TabletEpoch epoch, bool keeps_tablet) {
   Backoff backoff(parts_.journal);
   while (parts_.membership.isAlive(master)) {
-    const Status dropped = co_await parts_.masters.dropTablet(master, tablet, epoch);
+    Status dropped;
+    if (keeps_tablet) {
+      dropped = co_await parts_.masters.giveUpIntake(master, tablet, epoch);
+    } else {
+      dropped = co_await parts_.masters.dropTablet(master, tablet, epoch);
+    }
     if (isDropped(dropped)) break;
     if (!mayPass(dropped)) {
       parts_.trace.error("server " + std::to_string(master.value) + " does not forget tablet " +
@@ -231,7 +252,9 @@ runtime::Task<bool> RecoveryAttempts::grant(Attempt& attempt) {
       Tablet tablet = *ours(attempt, pending);
       tablet.owner = attempt.master;
       tablet.epoch = tablet.last_epoch;
-      tablet.logs = {{attempt.master, pending.first_segment}};
+      // A survivor's own contents begin where they began before.
+      const LogRef* own = tablet.logOf(attempt.master);
+      tablet.logs = {own != nullptr ? *own : LogRef{attempt.master, pending.first_segment}};
       tablet.state = TabletState::Taking;
       tablet.recovery_master = {};
       batch.put(keyOf(tablet.id), encode(tablet));

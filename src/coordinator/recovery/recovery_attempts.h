@@ -33,13 +33,14 @@ class RecoveryAttempts {
   void begin(ServerId master, RecoveryOrder order);
   /// As begin(), for tablets that an earlier coordinator gave to `master`: those that this server does not know of have
   /// failed.
-  void carryOn(ServerId dead, ServerId master, std::vector<Tablet> tablets);
+  void carryOn(ServerId dead, ServerId master, bool is_survivor, std::vector<Tablet> tablets);
   /// Has `owner` answer for tablets that were granted to it.
   /// @param dead  the server that had owned them; none if that is not known any more
   void take(ServerId dead, ServerId owner, std::vector<TabletId> tablets);
   /// Has a server forget what it fetched under `epoch`. Returns when it has, or is dead. False if the coordinator stops
   /// before.
-  runtime::Task<bool> forget(ServerId master, TabletId tablet, TabletEpoch epoch);
+  /// @param keeps_tablet  it is a survivor, and keeps the tablet that it held before
+  runtime::Task<bool> forget(ServerId master, TabletId tablet, TabletEpoch epoch, bool keeps_tablet);
 
   /// True if a server is fetching the tablet.
   bool isAtWork(TabletId tablet) const { return at_work_.contains(tablet); }
@@ -58,10 +59,11 @@ class RecoveryAttempts {
   struct Attempt {
     ServerId dead;
     ServerId master;
+    bool is_survivor = false;  ///< as RecoveryOrder::is_survivor
     std::vector<Pending> pending;
     int64_t heard_ns = 0;
   };
-  static Attempt attemptOf(ServerId dead, ServerId master, const std::vector<Tablet>& tablets);
+  static Attempt attemptOf(ServerId dead, ServerId master, bool is_survivor, const std::vector<Tablet>& tablets);
   void note(const Attempt& attempt);
   // Number of tablets that are not fetched yet.
   static size_t openCount(const Attempt& attempt);
@@ -73,7 +75,8 @@ class RecoveryAttempts {
   runtime::Task<bool> grant(Attempt& attempt);
   void fail(const Attempt& attempt, const std::vector<Pending>& failed, bool for_places = false);
   void leaveOut(Attempt& attempt);
-  runtime::Task<void> forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch);
+  runtime::Task<void> forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch, bool keeps_tablet);
+  bool mayGrant(const Attempt& attempt) const;
   runtime::Task<void> runTake(ServerId dead, ServerId owner, std::vector<TabletId> tablets);
   runtime::Task<std::vector<TabletId>> takeSome(ServerId owner, const std::vector<TabletId>& tablets, bool& refused);
   runtime::Task<bool> storeTaken(ServerId owner, const std::vector<TabletId>& tablets);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -44,12 +45,18 @@ runtime::Task<Status> RecoveryManager::load() {
   for (const Table* table : parts_.map.tables()) {
     for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
       const Server* owner = parts_.membership.find(tablet->owner);
+      const auto isOfNobody = [&](const LogRef& log) {
+        const Server* server = parts_.membership.find(log.server);
+        return server == nullptr || server->recovered;
+      };
       const char* wrong = nullptr;
       if (owner == nullptr) {
         wrong = "belongs to a server that never was";
       } else if (owner->recovered) {
         wrong = "belongs to a server of which nothing was left";
-      } else if (tablet->state == TabletState::Recovering && owner->alive) {
+      } else if (std::ranges::any_of(tablet->logs, isOfNobody)) {
+        wrong = "is in the log of a server of which nothing was left";
+      } else if (tablet->state == TabletState::Recovering && inRecoveryOf(*tablet) == ServerId()) {
         wrong = "is recovered from a server that lives";
       } else if (tablet->state == TabletState::Recovering && tablet->epoch == tablet->last_epoch) {
         wrong = "is recovered under the epoch of its owner";
@@ -64,17 +71,23 @@ runtime::Task<Status> RecoveryManager::load() {
 
 void RecoveryManager::resume() {
   is_running_ = true;
-  std::map<std::pair<ServerId, ServerId>, std::vector<Tablet>> fetched;
+  std::map<std::tuple<ServerId, ServerId, bool>, std::vector<Tablet>> fetched;
   std::map<ServerId, std::vector<TabletId>> granted;
   for (const Table* table : parts_.map.tables()) {
     if (table->state != TableState::Ready) continue;
     for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
-      if (tablet->state == TabletState::Recovering)
-        fetched[{tablet->owner, tablet->recovery_master}].push_back(*tablet);
+      if (tablet->state == TabletState::Recovering) {
+        const ServerId master = tablet->recovery_master;
+        const bool is_survivor = tablet->logOf(master) != nullptr;
+        fetched[{inRecoveryOf(*tablet), master, is_survivor}].push_back(*tablet);
+      }
       if (tablet->state == TabletState::Taking) granted[tablet->owner].push_back(tablet->id);
     }
   }
-  for (auto& [between, tablets] : fetched) attempts_.carryOn(between.first, between.second, std::move(tablets));
+  for (auto& [what, tablets] : fetched) {
+    const auto [dead, master, is_survivor] = what;
+    attempts_.carryOn(dead, master, is_survivor, std::move(tablets));
+  }
   for (auto& [owner, tablets] : granted) attempts_.take({}, owner, std::move(tablets));
   onMembers();
 }
@@ -138,16 +151,42 @@ RecoveryManager::Work RecoveryManager::workOf(ServerId dead) const {
                           std::find(table->owners.begin(), table->owners.end(), dead) != table->owners.end();
     work.any = work.any || intended;
   }
-  for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
+  for (const Tablet* tablet : parts_.map.tabletsInLogOf(dead)) {
+    if (tablet->owner != dead && RC_MUTATION("recover-by-owner-alone")) continue;
     work.any = !RC_MUTATION("release-before-all-is-back");
     const Table* table = parts_.map.findTable(tablet->table);
-    const bool is_ours = tablet->state == TabletState::Normal || tablet->state == TabletState::Recovering ||
-                         tablet->state == TabletState::Taking;
-    if (is_ours && table->state == TableState::Ready && !attempts_.isAtWork(tablet->id)) {
+    if (table->state == TableState::Ready && inRecoveryOf(*tablet) == dead && !attempts_.isAtWork(tablet->id)) {
       work.open.push_back(tablet->id);
     }
   }
   return work;
+}
+
+/// The dead server as a part of whose recovery a tablet is brought back: the owner; or, if that lives, the other server
+/// in whose log the tablet has contents. None: nothing has to be recovered, or a move or split has the tablet in hand.
+ServerId RecoveryManager::inRecoveryOf(const Tablet& tablet) const {
+  const bool is_in_other_hands =
+      tablet.state == TabletState::Splitting || (tablet.state == TabletState::Moving && !tablet.isLent());
+  if (is_in_other_hands) return {};
+  if (!parts_.membership.isAlive(tablet.owner)) return tablet.owner;
+  const auto dead =
+      std::ranges::find_if(tablet.logs, [this](const LogRef& log) { return !parts_.membership.isAlive(log.server); });
+  return dead == tablet.logs.end() ? ServerId() : dead->server;
+}
+
+/// The second dead server in whose log the tablet has contents, if both of its servers are dead.
+ServerId RecoveryManager::otherDead(const Tablet& tablet, ServerId dead) const {
+  const auto other = std::ranges::find_if(
+      tablet.logs, [&](const LogRef& log) { return log.server != dead && !parts_.membership.isAlive(log.server); });
+  return other == tablet.logs.end() ? ServerId() : other->server;
+}
+
+/// The server that lives, of the two of a tablet that was being handed over.
+ServerId RecoveryManager::survivorOf(const Tablet& tablet) const {
+  if (!tablet.isLent()) return {};
+  const auto alive =
+      std::ranges::find_if(tablet.logs, [this](const LogRef& log) { return parts_.membership.isAlive(log.server); });
+  return alive == tablet.logs.end() ? ServerId() : alive->server;
 }
 
 runtime::Task<void> RecoveryManager::run(ServerId dead) {
@@ -172,8 +211,9 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
   turns_.remove(dead);
 }
 
-// Makes one step towards new attempts. Returns when to look again if nothing happens before.
-runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
+// Makes one step towards the log of a dead server. Returns when to look again if nothing happens before; nothing: the
+// log may be fetched now.
+std::optional<int64_t> RecoveryManager::awaitLog(ServerId dead, Recovery& recovery) {
   // A backup fences the dead server before it lists the replicas: what is listed cannot grow any more.
   const bool has_backups = recovery.log.ask([&](ServerId backup) { fence(dead, backup).detach(); });
   review(dead, recovery);
@@ -183,13 +223,60 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   if (!log.mayBegin()) {
     // A server that has not answered yet may have the missing replicas.
     if (all_answered || now_ns >= log.askedNs() + DeadLog::kAskAgainNs) say(dead, recovery, log.whatIsMissing());
-    co_return now_ns + (has_backups ? DeadLog::kAskAgainNs : kNobodyNs);
+    return now_ns + (has_backups ? DeadLog::kAskAgainNs : kNobodyNs);
   }
   const int64_t ready_ns = std::max(all_answered ? 0 : log.askedNs() + kGraceNs, recovery.not_before_ns);
-  if (now_ns < ready_ns) {
-    if (turns_.wasGivenUp(dead)) recovery.text = turns_.textOfWaiting(dead);
-    co_return ready_ns;
+  if (now_ns >= ready_ns) return std::nullopt;
+  if (turns_.wasGivenUp(dead)) recovery.text = turns_.textOfWaiting(dead);
+  return ready_ns;
+}
+
+// Makes one step towards the logs of other dead servers in which tablets of this recovery have contents as well.
+// Returns when to look again; nothing: some of its tablets can be assigned now.
+std::optional<int64_t> RecoveryManager::awaitOtherLogs(ServerId dead, Recovery& recovery) {
+  std::set<ServerId> others;
+  for (const TabletId id : workOf(dead).open) {
+    const ServerId other = otherDead(*parts_.map.findTablet(id), dead);
+    if (other != ServerId()) others.insert(other);
   }
+  std::optional<int64_t> again_ns;
+  for (const ServerId other : others) {
+    // The verdict on it may be so new that its recovery has not begun.
+    const auto known = recoveries_.find(other);
+    std::optional<int64_t> wait_ns = parts_.journal.nowNs() + kOthersNs;
+    if (known != recoveries_.end()) wait_ns = awaitLog(other, known->second);
+    if (!wait_ns) continue;
+    again_ns = std::min(*wait_ns, again_ns.value_or(*wait_ns));
+    recovery.text = "its tablets are also in the log of " + text(other) + ", which is waited for";
+  }
+  return assignable(dead).empty() ? again_ns : std::nullopt;
+}
+
+// The open tablets of which all logs may be fetched.
+std::vector<TabletId> RecoveryManager::assignable(ServerId dead) const {
+  std::vector<TabletId> ids = workOf(dead).open;
+  std::erase_if(ids, [&](TabletId id) {
+    const ServerId other = otherDead(*parts_.map.findTablet(id), dead);
+    return !mayFetchFrom(other);
+  });
+  return ids;
+}
+
+// Whether the log of this dead server is complete, too; it may be none.
+bool RecoveryManager::mayFetchFrom(ServerId other) const {
+  if (other == ServerId()) return true;
+  // The verdict on it may be so new that its recovery has not begun.
+  const auto known = recoveries_.find(other);
+  return known != recoveries_.end() && known->second.log.mayBegin();
+}
+
+// Makes one step towards new attempts. Returns when to look again if nothing happens before.
+runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
+  std::optional<int64_t> again_ns = awaitLog(dead, recovery);
+  if (!again_ns) again_ns = awaitOtherLogs(dead, recovery);
+  if (again_ns) co_return *again_ns;
+  const int64_t now_ns = parts_.journal.nowNs();
+  const DeadLog& log = recovery.log;
   if (turns_.areOn()) {
     if (!turns_.hasTurn(dead)) {
       recovery.text = turns_.textOfWaiting(dead);
@@ -271,7 +358,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
     report.missing = log.survey().missing;
     report.text = recovery.text;
     report.missing_places = turns_.missingPlacesNow(dead);
-    for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
+    for (const Tablet* tablet : parts_.map.tabletsInLogOf(dead)) {
       const Table* table = parts_.map.findTable(tablet->table);
       report.tablets_left += table->state == TableState::Ready ? 1 : 0;
     }
@@ -296,82 +383,72 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 
 // Gives each open tablet to a server: stored first, under a new epoch. False if there is no server, or no space to
 // store it.
-runtime::Task<bool> RecoveryManager::assign(ServerId dead, DeadLog::Plan plan) {
+runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
   const ServerId alone = turns_.chooseMaster(dead);
-  Loads loads = alone != ServerId() ? Loads{{0, alone}} : loadsNow();
-  if (loads.empty()) co_return false;
+  MasterLoads loads = alone != ServerId() ? MasterLoads(alone) : MasterLoads(parts_, attempts_);
+  if (loads.isEmpty()) co_return false;
   Given given;
-  const std::vector<TabletId> open = workOf(dead).open;
+  const std::vector<TabletId> open = assignable(dead);
   bool is_stored = true;
   for (size_t first = 0; first < open.size() && is_stored; first += Batch::kChangesMax / 2) {
     const size_t end = std::min(open.size(), first + Batch::kChangesMax / 2);
     const std::vector<TabletId> some(open.begin() + static_cast<std::ptrdiff_t>(first),
                                      open.begin() + static_cast<std::ptrdiff_t>(end));
-    is_stored = co_await storeAssigned(some, loads, given);
+    is_stored = co_await storeAssigned(dead, some, loads, given);
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
   // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
   // to another server as well.
-  for (auto& [master, tablets] : given) {
-    for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
-      const auto begin = tablets.begin() + static_cast<std::ptrdiff_t>(first);
-      const auto end =
-          tablets.begin() + static_cast<std::ptrdiff_t>(std::min(tablets.size(), first + kOrderTabletsMax));
-      attempts_.begin(master, {.dead = dead,
-                               .tablets = {begin, end},
-                               .holders = plan.holders,
-                               .segments = plan.segments,
-                               .is_salvage = plan.is_salvage});
-    }
-  }
+  for (const auto& [order, part] : given) begin(plan, order, part);
   co_return is_stored;
 }
 
-// The servers that can take tablets, those with the least to recover first.
-RecoveryManager::Loads RecoveryManager::loadsNow() const {
-  std::map<ServerId, size_t> loads;
-  for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
-  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Recovering)) {
-    const auto load = loads.find(tablet->recovery_master);
-    if (load != loads.end() && attempts_.isAtWork(tablet->id)) ++load->second;
+void RecoveryManager::begin(const LogPlan& plan, const Order& order, const Part& part) {
+  const std::vector<Tablet>& tablets = part.tablets;
+  for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
+    const auto from = tablets.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto to = tablets.begin() + static_cast<std::ptrdiff_t>(std::min(tablets.size(), first + kOrderTabletsMax));
+    RecoveryOrder sent;
+    static_cast<LogPlan&>(sent) = plan;
+    sent.tablets = {from, to};
+    sent.is_survivor = order.is_survivor;
+    sent.second = part.second;
+    attempts_.begin(order.master, std::move(sent));
   }
-  Loads by_load;
-  for (const auto& [server, load] : loads) by_load.emplace(load, server);
-  return by_load;
 }
 
 // Under map_lock; one batch. Adds the tablets to `given` as they will be.
-runtime::Task<bool> RecoveryManager::storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given) {
+runtime::Task<bool> RecoveryManager::storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads,
+                                                   Given& given) {
   Batch batch;
-  std::vector<Tablet> tablets;
+  // Which servers live is asked before the commit: one that dies meanwhile fails its attempt.
+  std::vector<std::pair<Order, Tablet>> assigned;
   for (const TabletId id : ids) {
     Tablet tablet = *parts_.map.findTablet(id);
-    // Among the servers with the least to recover, the choice begins after the one that failed with this tablet, so
-    // that each of them gets a turn. If it always began with the first, two servers without room could get the tablet
-    // in turn for ever, although a third one has room. The server that failed gets it again only if there is no other.
-    auto target = loads.upper_bound({loads.begin()->first, tablet.recovery_master});
-    if (target == loads.end() || target->first != loads.begin()->first) target = loads.begin();
-    if (target->second == tablet.recovery_master && loads.size() > 1) ++target;
-    const auto [load, server] = *target;
-    loads.erase(target);
-    loads.emplace(load + 1, server);
+    const ServerId survivor = survivorOf(tablet);
+    const ServerId second = otherDead(tablet, dead);
+    if (!mayFetchFrom(second)) continue;
     tablet.state = TabletState::Recovering;
-    tablet.recovery_master = server;
+    tablet.recovery_master = survivor != ServerId() ? survivor : loads.takeLeast(tablet.recovery_master);
     tablet.last_epoch.value += 1;
     batch.put(keyOf(id), encode(tablet));
-    tablets.push_back(std::move(tablet));
+    const Order order{.master = tablet.recovery_master, .second = second, .is_survivor = survivor != ServerId()};
+    // What is known of the other log now: an attempt that fails during the commit has all backups asked again.
+    if (second != ServerId()) given[order].second = recoveries_.at(second).log.plan();
+    assigned.emplace_back(order, std::move(tablet));
   }
+  if (assigned.empty()) co_return true;
   const Status stored = co_await parts_.journal.commit(std::move(batch));
   if (stored != Status::Ok) co_return false;
-  for (Tablet& tablet : tablets) {
+  for (auto& [order, tablet] : assigned) {
     parts_.map.updateTablet(tablet);
     tablet.owner = tablet.recovery_master;
     tablet.recovery_master = {};
     tablet.epoch = tablet.last_epoch;
     tablet.state = TabletState::Normal;
-    given[tablet.owner].push_back(std::move(tablet));
+    given[order].tablets.push_back(std::move(tablet));
   }
   co_return true;
 }
@@ -400,7 +477,7 @@ runtime::Task<bool> RecoveryManager::endAll(TableId table) {
   std::vector<runtime::Task<bool>> tasks;
   for (const Tablet* tablet : parts_.map.tabletsOf(table)) {
     if (tablet->state != TabletState::Recovering) continue;
-    tasks.push_back(attempts_.forget(tablet->recovery_master, tablet->id, tablet->last_epoch));
+    tasks.push_back(attempts_.forget(tablet->recovery_master, tablet->id, tablet->last_epoch, false));
   }
   bool ended = true;
   for (runtime::Task<bool>& task : tasks) {

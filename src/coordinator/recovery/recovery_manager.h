@@ -1,12 +1,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "coordinator/recovery/dead_log.h"
+#include "coordinator/recovery/master_loads.h"
 #include "coordinator/recovery/missing_places.h"
 #include "coordinator/recovery/recovery_attempts.h"
 #include "coordinator/recovery/recovery_turns.h"
@@ -43,10 +45,15 @@ struct RecoveryReport {
 ///                durable there and the dead server's lease is over
 ///   Normal       the new owner has confirmed that it answers for the tablet
 ///
-/// Tablets that are being moved or split are left to the move or split until it ends; tablets of a table that is being
-/// dropped are left to the drop. A log that stays incomplete is given up only when an operator says so, for exactly
-/// what is missing (acceptLoss); then what is there is fetched as usual (log_salvage.h). A server of which nothing is
-/// left is stored as recovered: its replicas are free, and its record may be forgotten.
+/// A tablet that was being handed over has its contents in two logs. If one of the two servers lives, it is the only
+/// recovery master: it replays the dead one's log over its own. If both are dead, one server replays both logs
+/// together, in the recovery of the owner. A server counts as recovered when no tablet has contents in its log.
+///
+/// Tablets that are being moved and are not handed over, and those that are split, are left to the move or split until
+/// it ends; tablets of a table that is being dropped are left to the drop. A log that stays incomplete is given up only
+/// when an operator says so, for exactly what is missing (acceptLoss); then what is there is fetched as usual
+/// (log_salvage.h). A server of which nothing is left is stored as recovered: its replicas are free, and its record may
+/// be forgotten.
 ///
 /// While replicas of what is recovered find no storage frames, one dead server is recovered at a time
 /// (recovery_turns.h).
@@ -106,21 +113,38 @@ class RecoveryManager final : public TabletOperations {
     std::vector<TabletId> open;  ///< tablets to be recovered that no server is at work on
   };
 
-  using Loads = std::set<std::pair<size_t, ServerId>>;
-  using Given = std::map<ServerId, std::vector<Tablet>>;
+  /// Tablets that one order can cover.
+  struct Order {
+    ServerId master;
+    ServerId second;  ///< the other dead server, in whose log their contents are as well; or none
+    bool is_survivor = false;
+    auto operator<=>(const Order&) const = default;
+  };
+  struct Part {
+    std::vector<Tablet> tablets;
+    std::optional<LogPlan> second;
+  };
+  using Given = std::map<Order, Part>;
 
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
   void onFailed(ServerId dead, bool for_places);
   Work workOf(ServerId dead) const;
+  ServerId inRecoveryOf(const Tablet& tablet) const;
+  ServerId otherDead(const Tablet& tablet, ServerId dead) const;
+  ServerId survivorOf(const Tablet& tablet) const;
   runtime::Task<void> run(ServerId dead);
   runtime::Task<int64_t> recover(ServerId dead, Recovery& recovery);
+  std::optional<int64_t> awaitLog(ServerId dead, Recovery& recovery);
+  std::optional<int64_t> awaitOtherLogs(ServerId dead, Recovery& recovery);
+  std::vector<TabletId> assignable(ServerId dead) const;
   runtime::Task<void> fence(ServerId dead, ServerId backup);
   void review(ServerId dead, Recovery& recovery);
   void say(ServerId dead, Recovery& recovery, std::string text);
-  runtime::Task<bool> assign(ServerId dead, DeadLog::Plan plan);
-  Loads loadsNow() const;
-  runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
+  runtime::Task<bool> assign(ServerId dead, LogPlan plan);
+  void begin(const LogPlan& plan, const Order& order, const Part& part);
+  bool mayFetchFrom(ServerId other) const;
+  runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   const Parts parts_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -76,10 +77,20 @@ struct Tablet {
   TabletEpoch last_epoch;  ///< the highest that any server was ever told for this tablet; the next one is higher
   TabletState state = TabletState::Normal;
   ServerId owner;
-  std::vector<LogRef> logs;
-  ServerId recovery_master{};                    ///< while Recovering
+  std::vector<LogRef> logs;    ///< one; or two while it is handed over: the former owner's, then the owner's
+  ServerId recovery_master{};  ///< while Recovering
   Durability durability = Durability::Buffered;  ///< durability of its table; not stored with it
   bool operator==(const Tablet&) const = default;
+
+  /// The part of its contents that is in the log of `server`; nullptr: none.
+  const LogRef* logOf(ServerId server) const {
+    const auto at =
+        std::find_if(logs.begin(), logs.end(), [server](const LogRef& log) { return log.server == server; });
+    return at == logs.end() ? nullptr : &*at;
+  }
+  /// Whether its contents are in two logs, because it is being handed over: that of the former owner, and that of the
+  /// present one.
+  bool isLent() const { return logs.size() == 2; }
 };
 
 enum class TableState : uint8_t { Creating = 1, Ready = 2, Dropping = 3 };
@@ -103,12 +114,16 @@ struct Table {
 };
 
 enum class MigrationStep : uint8_t {
-  Copying = 1,     ///< the source is frozen, the destination pulls
-  HandedOver = 2,  ///< the destination owns the tablet; it answers once the source has dropped it
+  Copying = 1,     ///< only in stores of earlier versions: the move is given up
+  HandedOver = 2,  ///< only in stores of earlier versions: as Arrived
   GivingUp = 3,    ///< the source takes mutations again, the destination forgets
   Done = 4,
   Cancelled = 5,
   Failed = 6,
+  Preparing = 7,  ///< the destination gets ready; the source serves
+  Freezing = 8,   ///< the source is frozen; the destination takes over what there is besides objects
+  Arriving = 9,   ///< the destination owns the tablet, and its contents arrive; they are in both logs
+  Arrived = 10,   ///< the contents are in the destination's log alone; the source drops the tablet
 };
 
 /// The move of one tablet.
@@ -119,14 +134,17 @@ struct Migration {
   ServerId source;
   ServerId destination;
   TabletEpoch source_epoch;       ///< the epoch under which the source froze it
-  TabletEpoch destination_epoch;  ///< the epoch under which the destination pulls it
-  MigrationStep step = MigrationStep::Copying;
-  bool cancelled = false;  ///< it is given up because that was asked for
-  std::string reason;      ///< reason of a failure, for a person
+  TabletEpoch destination_epoch;  ///< the epoch under which the destination gets it
+  MigrationStep step = MigrationStep::Preparing;
+  SegmentId destination_segment{};  ///< from Freezing on: where the destination's log has its contents from
+  bool cancelled = false;           ///< it is given up because that was asked for
+  std::string reason;               ///< reason of a failure, for a person
   uint64_t objects = 0;
   uint64_t bytes = 0;
 
-  bool isOver() const { return step >= MigrationStep::Done; }
+  bool isOver() const {
+    return step == MigrationStep::Done || step == MigrationStep::Cancelled || step == MigrationStep::Failed;
+  }
 };
 
 /// The split of one tablet in place. Under way as long as it is stored.

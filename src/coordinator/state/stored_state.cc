@@ -277,6 +277,7 @@ std::string encode(const Migration& migration) {
   message.set_reason(migration.reason);
   message.set_objects(migration.objects);
   message.set_bytes(migration.bytes);
+  message.set_destination_segment(migration.destination_segment.value);
   return message.SerializeAsString();
 }
 
@@ -295,8 +296,9 @@ bool decode(std::string_view bytes, Migration& migration) {
   migration.reason = message.reason();
   migration.objects = message.objects();
   migration.bytes = message.bytes();
+  migration.destination_segment = SegmentId(message.destination_segment());
   return migration.id != MigrationId() && migration.tablet != TabletId() && message.step() >= state::STEP_COPYING &&
-         message.step() <= state::STEP_FAILED;
+         message.step() <= state::STEP_ARRIVED;
 }
 
 std::string encode(const Split& split) {

@@ -1,42 +1,49 @@
 #include "coordinator/tablets/migration_manager.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
 #include "base/mutation.h"
 #include "coordinator/state/stored_state.h"
-#include "coordinator/tablets/server_steps.h"
 #include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 namespace {
 
-constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
-constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
-
-std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
+// Pauses between looks at what arrives. The first is short, because clients wait for the hand-over.
+constexpr int64_t kArrivalPauseNs = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kArrivalPauseNsMax = 100 * runtime::kNanosPerMilli;
 
 // Whether the tablet is as the move has stored it together with its step.
 bool isUnderWay(const Migration& move, const Tablet& tablet) {
-  const bool handed_over = move.step == MigrationStep::HandedOver;
-  if (tablet.state != TabletState::Moving || tablet.table != move.table || move.source == move.destination)
-    return false;
-  if (tablet.owner != (handed_over ? move.destination : move.source)) return false;
+  if (tablet.table != move.table || move.source == move.destination) return false;
   if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
   switch (move.step) {
     case MigrationStep::Copying:
-      return tablet.epoch == move.source_epoch;
+    case MigrationStep::Preparing:
+    case MigrationStep::Freezing:
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
+             tablet.epoch == move.source_epoch;
     case MigrationStep::HandedOver:
-      return tablet.epoch == move.destination_epoch;
+    case MigrationStep::Arrived:
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.destination &&
+             tablet.epoch == move.destination_epoch;
+    case MigrationStep::Arriving:
+      // A recovery may have it in hand, or may have given it to another owner.
+      return tablet.state != TabletState::Moving ||
+             (tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
+              tablet.epoch == move.destination_epoch);
     default:
-      return tablet.epoch > move.destination_epoch;
+      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
+             tablet.epoch > move.destination_epoch;
   }
 }
 
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
-    : parts_(parts), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
+    : parts_(parts), calls_(parts_), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
 
 runtime::Task<Status> MigrationManager::load() {
   const Status ids = co_await ids_.load();
@@ -82,6 +89,13 @@ const MigrationManager::Progress* MigrationManager::find(MigrationId id) const {
   return found == active_.end() ? nullptr : &found->second;
 }
 
+// Also if the tablet is in other hands meanwhile.
+bool MigrationManager::isMoving(TabletId tablet) const {
+  return std::ranges::any_of(active_, [tablet](const auto& one) {
+    return one.second.migration.tablet == tablet && !one.second.migration.isOver();
+  });
+}
+
 size_t MigrationManager::runningCount() const {
   size_t count = 0;
   for (const auto& [id, active] : active_) count += active.migration.isOver() ? 0 : 1;
@@ -95,7 +109,7 @@ Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) co
   if (tablet == nullptr || !parts_.membership.isAlive(destination)) return Status::NotFound;
   const Table* table = parts_.map.findTable(tablet->table);
   if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
-  if (tablet->state != TabletState::Normal) return Status::RetryLater;
+  if (tablet->state != TabletState::Normal || isMoving(tablet->id)) return Status::RetryLater;
   if (tablet->owner == destination) return Status::BadRequest;
   if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.hasReported(destination))
     return Status::RetryLater;
@@ -155,9 +169,13 @@ runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_
       case MigrationStep::Failed:
         co_return Status::Ok;
       case MigrationStep::HandedOver:
+      case MigrationStep::Arriving:
+      case MigrationStep::Arrived:
       case MigrationStep::Done:
         co_return Status::BadRequest;
       case MigrationStep::Copying:
+      case MigrationStep::Preparing:
+      case MigrationStep::Freezing:
         break;
     }
     found->second.cancel_wanted = true;
@@ -186,151 +204,110 @@ runtime::Task<bool> MigrationManager::endAll(TableId table) {
 runtime::Task<void> MigrationManager::run(MigrationId id) {
   Journal::Running running(parts_.journal);
   while (!record(id).isOver()) {
-    bool goes_on = false;
-    switch (record(id).step) {
-      case MigrationStep::Copying: {
-        Verdict verdict = co_await copy(id);
-        if (verdict.stopped) co_return;
-        if (verdict.copied) {
-          goes_on = co_await storeHandOver(id, verdict.log);
-        } else {
-          goes_on = co_await storeGivingUp(id, std::move(verdict.reason));
-        }
-        break;
-      }
-      case MigrationStep::HandedOver:
-        goes_on = co_await finish(id);
-        break;
-      default:
-        goes_on = co_await giveUp(id);
-    }
+    const bool goes_on = co_await runStep(id);
     if (!goes_on) co_return;
     changed_.notifyAll();
   }
 }
 
-// Asked before each attempt of a call. Gives the reason in `verdict`: the coordinator stops, the move was cancelled, or
+// False if the coordinator stops.
+runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
+  StepOutcome outcome;
+  switch (record(id).step) {
+    case MigrationStep::Copying:
+      co_return co_await storeGivingUp(id, "it was begun by an earlier version");
+    case MigrationStep::Preparing:
+      outcome = co_await prepare(id);
+      break;
+    case MigrationStep::Freezing:
+      outcome = co_await freeze(id);
+      break;
+    case MigrationStep::Arriving:
+      co_return co_await arrive(id);
+    case MigrationStep::HandedOver:
+    case MigrationStep::Arrived:
+      co_return co_await finish(id);
+    default:
+      co_return co_await giveUp(id);
+  }
+  if (outcome.stopped) co_return false;
+  if (!outcome.succeeded) co_return co_await storeGivingUp(id, std::move(outcome.reason));
+  if (record(id).step == MigrationStep::Preparing) co_return co_await storeFreezing(id, outcome.segment);
+  co_return co_await storeHandOver(id);
+}
+
+// Asked before each attempt of a call. Gives the reason in `outcome`: the coordinator stops, the move was cancelled, or
 // one of the two servers is dead.
-bool MigrationManager::mustEnd(MigrationId id, Verdict& verdict) const {
-  verdict.stopped = parts_.journal.stopping();
-  if (verdict.stopped) return true;
+bool MigrationManager::mustEnd(MigrationId id, StepOutcome& outcome) const {
+  outcome.stopped = parts_.journal.stopping();
+  if (outcome.stopped) return true;
   const Active& active = active_.at(id);
   if (active.cancel_wanted) {
-    verdict.reason = "cancelled";
+    outcome.reason = "cancelled";
   } else if (!parts_.membership.isAlive(active.migration.source)) {
-    verdict.reason = "the source is dead";
+    outcome.reason = "the source is dead";
   } else if (!parts_.membership.isAlive(active.migration.destination)) {
-    verdict.reason = "the destination is dead";
+    outcome.reason = "the destination is dead";
   }
-  return !verdict.reason.empty();
+  return !outcome.reason.empty();
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::copy(MigrationId id) {
-  Verdict verdict = co_await freezeSource(id);
-  if (!verdict.copied) co_return verdict;
-  verdict = co_await startPull(id);
-  if (!verdict.copied) co_return verdict;
-  co_return co_await awaitPull(id);
+runtime::Task<StepOutcome> MigrationManager::prepare(MigrationId id) {
+  const Migration move = record(id);
+  const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
+  StepOutcome outcome = co_await calls_.startPull(move, must_end);
+  if (!outcome.succeeded) co_return outcome;
+  co_return co_await calls_.awaitPrepared(move, must_end);
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::freezeSource(MigrationId id) {
-  Backoff backoff(parts_.journal);
-  Verdict verdict;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    const Status frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
-    verdict.copied = frozen == Status::Ok;
-    if (verdict.copied) break;
-    if (!mayPass(frozen)) {
-      verdict.reason = text("the source does not freeze the tablet", frozen);
-      break;
-    }
-    (void)co_await backoff.pause();
-  }
-  co_return verdict;
+runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId destination_segment) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  move.step = MigrationStep::Freezing;
+  move.destination_segment = destination_segment;
+  Batch batch;
+  batch.put(keyOf(id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  active_.at(id).migration = move;
+  co_return true;
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId id) {
-  Backoff backoff(parts_.journal);
-  Verdict verdict;
-  bool cleared = false;
-  while (!mustEnd(id, verdict)) {
-    const Migration& move = record(id);
-    Status status = Status::Ok;
-    if (!cleared) {
-      // Entries that a former ownership or a pull that was given up left there must not be taken for this pull's.
-      const TabletEpoch former(move.destination_epoch.value - 1);
-      status = co_await parts_.masters.dropTablet(move.destination, move.tablet, former);
-      cleared = isDropped(status);
-      if (cleared) status = Status::Ok;
-    }
-    if (status == Status::Ok) {
-      Tablet tablet = *parts_.map.findTablet(record(id).tablet);
-      tablet.owner = record(id).destination;
-      tablet.epoch = record(id).destination_epoch;
-      status = co_await parts_.masters.pullTablet(record(id).destination, std::move(tablet), record(id).source_epoch,
-                                                  record(id).source);
-      verdict.copied = status == Status::Ok;
-      if (verdict.copied) break;
-    }
-    if (!mayPass(status)) {
-      verdict.reason = text("the destination does not fetch the tablet", status);
-      break;
-    }
-    (void)co_await backoff.pause();
-  }
-  co_return verdict;
+runtime::Task<StepOutcome> MigrationManager::freeze(MigrationId id) {
+  const Migration move = record(id);
+  const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
+  StepOutcome outcome = co_await calls_.freezeSource(move, must_end);
+  if (!outcome.succeeded) co_return outcome;
+  co_return co_await calls_.adopt(move, outcome.version_ceiling, must_end);
 }
 
-runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId id) {
-  Verdict verdict;
-  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
-  while (!mustEnd(id, verdict)) {
-    const PullResult pull = co_await parts_.masters.pullProgress(record(id).destination, record(id).tablet);
-    if (pull.status == Status::Ok) {
-      Active& active = active_.at(id);
-      active.migration.objects = pull.objects;
-      active.migration.bytes = pull.bytes;
-      active.fraction = pull.fraction;
-      if (pull.pull_status != Status::Ok) {
-        verdict.reason = text("fetching the tablet failed", pull.pull_status);
-        break;
-      }
-      if (pull.done) {
-        verdict.copied = true;
-        verdict.log = pull.log;
-        break;
-      }
-    } else if (!mayPass(pull.status)) {
-      verdict.reason = text("the destination has lost the tablet", pull.status);
-      break;
-    }
-    (void)co_await parts_.journal.sleepFor(pause.nextNs());
-  }
-  co_return verdict;
+// A step and the tablet in one batch, under map_lock. False if the coordinator stops.
+runtime::Task<bool> MigrationManager::store(const Migration& move, const Tablet& tablet) {
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(move.id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(move.id).migration = move;
+  co_return true;
 }
 
-runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id, LogRef log) {
+runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
   // No tablet is given to a dead server. The check is under map_lock, and RecoveryManager::storeRecovered() takes
   // map_lock, too: so a server that lives here cannot be stored as recovered, and its log given up, before this change
   // is applied.
   // The next look at the move gives it up.
-  if (!parts_.membership.isAlive(move.destination)) co_return !parts_.journal.stopping();
-  move.step = MigrationStep::HandedOver;
+  const bool both_live = parts_.membership.isAlive(move.destination) && parts_.membership.isAlive(move.source);
+  if (!both_live) co_return !parts_.journal.stopping();
+  move.step = MigrationStep::Arriving;
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   tablet.owner = move.destination;
   tablet.epoch = move.destination_epoch;
-  tablet.logs = {log};
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  co_return true;
+  tablet.logs.push_back({move.destination, move.destination_segment});
+  co_return co_await store(move, tablet);
 }
 
 runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string reason) {
@@ -342,90 +319,108 @@ runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string 
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   tablet.last_epoch.value += 1;
   tablet.epoch = tablet.last_epoch;
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  co_return true;
+  co_return co_await store(move, tablet);
+}
+
+// ---- from the hand-over on
+
+// Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is
+// told to the other one that could contradict the recovery.
+runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
+  const Migration move = record(id);
+  runtime::GrowingPause pause(kArrivalPauseNs, kArrivalPauseNsMax);
+  bool is_lent = false;
+  bool is_taken = false;
+  while (!parts_.journal.stopping()) {
+    const Tablet& tablet = *parts_.map.findTablet(move.tablet);
+    // A request to cancel it has come too late.
+    if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
+      co_return co_await storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
+    }
+    if (!tablet.isLent()) {
+      const bool is_there = tablet.owner == move.destination;
+      co_return co_await storeEnd(id, is_there ? MigrationStep::Done : MigrationStep::Failed,
+                                  is_there ? "" : "the destination is dead");
+    }
+    if (tablet.state == TabletState::Moving) {
+      if (!is_lent) is_lent = co_await calls_.lend(move);
+      if (is_lent && !is_taken) is_taken = co_await calls_.take(move);
+      bool has_joined = false;
+      if (is_taken) has_joined = co_await hasJoined(id);
+      if (has_joined) co_return co_await storeArrived(id);
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return false;
+}
+
+runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
+  const Migration move = record(id);
+  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+  if (pull.status != Status::Ok) co_return false;
+  Active& active = active_.at(id);
+  active.migration.objects = pull.objects;
+  active.migration.bytes = pull.bytes;
+  active.fraction = pull.fraction;
+  active.waits_for = pull.phase == PullPhase::Arriving && pull.problem != Status::Ok
+                         ? "the contents do not come from server " + std::to_string(move.source.value) + ": " +
+                               std::string(name(pull.problem))
+                         : "";
+  const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
+  co_return pull.phase >= PullPhase::Joined || is_early;
+}
+
+// The contents are in the destination's log, flushed: the source's is not needed for them any more.
+runtime::Task<bool> MigrationManager::storeArrived(MigrationId id) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  if (tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();  // a recovery has begun meanwhile
+  move.step = MigrationStep::Arrived;
+  tablet.logs = {*tablet.logOf(move.destination)};
+  co_return co_await store(move, tablet);
 }
 
 runtime::Task<bool> MigrationManager::finish(MigrationId id) {
   const Migration move = record(id);
-  Backoff dropping(parts_.journal);
-  // The source answers reads until it has dropped the tablet, or can answer nobody.
-  while (!parts_.membership.leaseIsOver(move.source) && !RC_MUTATION("take-before-the-source-dropped")) {
-    if (parts_.membership.isAlive(move.source)) {
-      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
-      if (isDropped(dropped)) break;
-    }
-    const bool awake = co_await dropping.pause();
-    if (!awake) co_return false;
-  }
-  Backoff taking(parts_.journal);
-  while (parts_.membership.isAlive(move.destination)) {
-    const Tablet tablet = *parts_.map.findTablet(move.tablet);
-    const TakeResult taken = co_await parts_.masters.takeTablet(move.destination, tablet, false);
-    if (taken.status == Status::Ok) break;
-    const bool awake = co_await taking.pause();
-    if (!awake) co_return false;
-  }
-  if (parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, MigrationStep::Done);
+  // The source of a move that an earlier version has handed over may answer reads until it has dropped the tablet.
+  const bool drops_first = move.step == MigrationStep::HandedOver;
+  bool goes_on = true;
+  if (drops_first) goes_on = co_await calls_.dropAtSource(move, true);
+  if (goes_on) goes_on = co_await calls_.settleAtDestination(move);
+  if (goes_on && !drops_first) goes_on = co_await calls_.dropAtSource(move, false);
+  if (!goes_on || parts_.journal.stopping()) co_return false;
+  co_return co_await storeEnd(id, MigrationStep::Done, {});
 }
 
 runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
   const Migration move = record(id);
-  const TabletEpoch new_epoch = parts_.map.findTablet(move.tablet)->epoch;
-  Backoff resuming(parts_.journal);
-  while (parts_.membership.isAlive(move.source)) {
-    const Status resumed =
-        co_await parts_.masters.unfreezeTablet(move.source, move.tablet, move.source_epoch, new_epoch);
-    if (resumed == Status::Ok) break;
-    if (!mayPass(resumed)) {
-      parts_.trace.error("server " + std::to_string(move.source.value) + " does not go on with tablet " +
-                         std::to_string(move.tablet.value) + ": " + std::string(name(resumed)));
-      break;
-    }
-    const bool awake = co_await resuming.pause();
-    if (!awake) co_return false;
-  }
-  // The destination keeps in memory what it has fetched until it is told to drop it. After the end is stored, nobody
-  // would tell it.
-  Backoff forgetting(parts_.journal);
-  while (parts_.membership.isAlive(move.destination)) {
-    const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);
-    if (isDropped(dropped)) break;
-    if (!mayPass(dropped)) {
-      parts_.trace.error("server " + std::to_string(move.destination.value) + " does not forget tablet " +
-                         std::to_string(move.tablet.value) + ": " + std::string(name(dropped)));
-      break;
-    }
-    const bool awake = co_await forgetting.pause();
-    if (!awake) co_return false;
-  }
-  if (parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed);
+  bool goes_on = co_await calls_.resumeSource(move, parts_.map.findTablet(move.tablet)->epoch);
+  if (goes_on) goes_on = co_await calls_.forgetAtDestination(move);
+  if (!goes_on || parts_.journal.stopping()) co_return false;
+  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed, move.reason);
 }
 
-runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step) {
+runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step, std::string reason) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
   move.step = step;
+  move.reason = std::move(reason);
+  // A recovery may have the tablet in hand: then its state is the recovery's.
   Tablet tablet = *parts_.map.findTablet(move.tablet);
-  tablet.state = TabletState::Normal;
+  const bool is_ours = tablet.state == TabletState::Moving;
+  if (is_ours) tablet.state = TabletState::Normal;
   Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
+  if (is_ours) batch.put(keyOf(tablet.id), encode(tablet));
   batch.put(keyOf(id), encode(move));
   std::vector<MigrationId> forgotten;
   forgetOldest(batch, forgotten);
   const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
   if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
+  if (is_ours) parts_.map.updateTablet(tablet);
   active_.at(id).migration = move;
   if (step == MigrationStep::Done) active_.at(id).fraction = 1;
+  active_.at(id).waits_for.clear();
   for (const MigrationId old : forgotten) active_.erase(old);
   parts_.trace.info("move " + std::to_string(id.value) + " of tablet " + std::to_string(tablet.id.value) +
                     " to server " + std::to_string(move.destination.value) +

@@ -3,25 +3,32 @@
 #include <map>
 #include <vector>
 
+#include "coordinator/tablets/migration_calls.h"
 #include "coordinator/tablets/parts.h"
 
 namespace ramcore::coordinator {
 
-/// Moves tablets from server to server while clients continue. Mutations of the tablet are refused with RetryLater
-/// meanwhile.
+/// Moves tablets from server to server while clients continue (docs/migration.md).
 ///
 /// A move is a state machine whose state is stored before anything is sent, so that a coordinator that starts carries
 /// on from where its predecessor was:
 ///
-///   Copying     the source refuses mutations, the destination fetches. Reads go on at the source.
-///   HandedOver  the tablet belongs to the destination, under a new epoch. The source drops it, or is dead and its
-///               lease is over; only then does the destination begin to answer.
-///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets
-///               the tablet.
+///   Preparing   the destination gets ready. The source serves.
+///   Freezing    the source refuses mutations, the destination takes over what there is besides objects.
+///   Arriving    the tablet belongs to the destination, under a new epoch, and its contents are in both logs. The
+///   source
+///               answers nothing any more, or is dead and its lease over; then the destination answers, and fetches the
+///               contents.
+///   Arrived     the contents are in the destination's log alone. The source drops the tablet.
+///   GivingUp    (from Preparing and Freezing: cancelled, or it failed) the source goes on under a new epoch, the
+///               destination forgets the tablet.
 ///   Done        the tablet belongs to the destination.
 ///   Cancelled   (from GivingUp) given up by a request, or because the table is dropped. The source stays the owner.
 ///   Failed      (from GivingUp) given up for the stored reason. The source stays the owner; if it is dead, the
 ///               recovery gives the tablet to another server.
+///
+/// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in
+/// hand (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
@@ -53,6 +60,7 @@ class MigrationManager final : public TabletOperations {
   struct Progress {
     Migration migration;
     double fraction = 0;
+    std::string waits_for;  ///< what does not come, while the contents arrive
   };
   /// nullptr if the move is unknown, or ended too long ago.
   const Progress* find(MigrationId id) const;
@@ -64,31 +72,29 @@ class MigrationManager final : public TabletOperations {
   struct Active : Progress {
     bool cancel_wanted = false;
   };
-  /// How the step Copying ended.
-  struct Verdict {
-    bool stopped = false;  ///< the coordinator stops
-    bool copied = false;
-    std::string reason;  ///< why not, unless copied
-    LogRef log;
-  };
-
   Status mayBegin(const Tablet* tablet, ServerId destination) const;
   runtime::Task<void> run(MigrationId id);
-  runtime::Task<Verdict> copy(MigrationId id);
-  runtime::Task<Verdict> freezeSource(MigrationId id);
-  runtime::Task<Verdict> startPull(MigrationId id);
-  runtime::Task<Verdict> awaitPull(MigrationId id);
-  runtime::Task<bool> storeHandOver(MigrationId id, LogRef log);
+  runtime::Task<bool> runStep(MigrationId id);
+  runtime::Task<StepOutcome> prepare(MigrationId id);
+  runtime::Task<StepOutcome> freeze(MigrationId id);
+  runtime::Task<bool> storeFreezing(MigrationId id, SegmentId destination_segment);
+  runtime::Task<bool> store(const Migration& move, const Tablet& tablet);
+  runtime::Task<bool> storeHandOver(MigrationId id);
   runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
+  runtime::Task<bool> arrive(MigrationId id);
+  runtime::Task<bool> hasJoined(MigrationId id);
+  runtime::Task<bool> storeArrived(MigrationId id);
   runtime::Task<bool> finish(MigrationId id);
   runtime::Task<bool> giveUp(MigrationId id);
-  runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step);
-  bool mustEnd(MigrationId id, Verdict& verdict) const;
+  runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step, std::string reason);
+  bool isMoving(TabletId tablet) const;
+  bool mustEnd(MigrationId id, StepOutcome& outcome) const;
   void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
   size_t runningCount() const;
   const Migration& record(MigrationId id) const { return active_.at(id).migration; }
 
   const Parts parts_;
+  MigrationCalls calls_;
   IdAllocator ids_;
   runtime::Signal changed_;               // a step was stored
   std::map<MigrationId, Active> active_;  // moves under way, and the last kFinishedKept that are over

@@ -86,6 +86,10 @@ runtime::Task<Status> TableManager::load() {
     if (tablet.id.value >= parts_.tablet_ids.end()) {
       co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
     }
+    const bool is_lent_to_itself = tablet.isLent() && tablet.logs.front().server == tablet.logs.back().server;
+    if (tablet.logs.empty() || tablet.logs.size() > 2 || tablet.logOf(tablet.owner) == nullptr || is_lent_to_itself) {
+      co_return parts_.journal.corrupt(entry.key, "is in logs in which it cannot be");
+    }
     const Table* table = parts_.map.findTable(tablet.table);
     if (table != nullptr && table->state == TableState::Creating) {
       // A creation that takes several batches has stored its first part. It is written again with the rest.
@@ -344,19 +348,24 @@ runtime::Task<void> TableManager::runDrop(TableId id) {
   std::vector<Tablet> tablets;
   for (const Tablet* tablet : parts_.map.tabletsOf(id)) tablets.push_back(*tablet);
   std::vector<runtime::Task<void>> tasks;
-  for (const Tablet& tablet : tablets) tasks.push_back(dropTablet(tablet));
+  for (const Tablet& tablet : tablets) {
+    tasks.push_back(dropTablet(tablet, tablet.owner));
+    for (const LogRef& log : tablet.logs) {
+      if (log.server != tablet.owner) tasks.push_back(dropTablet(tablet, log.server));
+    }
+  }
   for (runtime::Task<void>& task : tasks) co_await task;
   if (parts_.journal.stopping()) co_return;
   const bool stored = co_await storeDropped(id);
   if (stored) changed_.notifyAll();
 }
 
-// Returns when the owner has dropped the tablet or can answer for nothing any more, or when the coordinator stops.
-runtime::Task<void> TableManager::dropTablet(Tablet tablet) {
+// Returns when the server has dropped the tablet or can answer for nothing any more, or when the coordinator stops.
+runtime::Task<void> TableManager::dropTablet(Tablet tablet, ServerId server) {
   Backoff backoff(parts_.journal);
-  while (!parts_.journal.stopping() && !parts_.membership.leaseIsOver(tablet.owner)) {
-    if (parts_.membership.isAlive(tablet.owner)) {
-      const Status dropped = co_await parts_.masters.dropTablet(tablet.owner, tablet.id, tablet.last_epoch);
+  while (!parts_.journal.stopping() && !parts_.membership.leaseIsOver(server)) {
+    if (parts_.membership.isAlive(server)) {
+      const Status dropped = co_await parts_.masters.dropTablet(server, tablet.id, tablet.last_epoch);
       if (isDropped(dropped)) co_return;
     }
     const bool awake = co_await backoff.pause();

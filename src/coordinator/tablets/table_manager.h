@@ -57,7 +57,7 @@ class TableManager {
   runtime::Task<bool> moveIntent(TableId id, uint32_t index);
   runtime::Task<Status> storeCreated(TableId id, const std::vector<Tablet>& tablets);
   runtime::Task<void> runDrop(TableId id);
-  runtime::Task<void> dropTablet(Tablet tablet);
+  runtime::Task<void> dropTablet(Tablet tablet, ServerId server);
   runtime::Task<bool> storeDropped(TableId id);
   runtime::Task<Status> waitUntil(TableId id, TableState state, int64_t deadline_ns);
   Tablet intended(const Table& table, uint32_t index) const;

@@ -126,6 +126,14 @@ std::vector<const Tablet*> TabletMap::tabletsOwnedBy(ServerId server) const {
   return all;
 }
 
+std::vector<const Tablet*> TabletMap::tabletsInLogOf(ServerId server) const {
+  std::vector<const Tablet*> all;
+  for (const auto& [id, tablet] : tablets_) {
+    if (tablet.owner == server || tablet.logOf(server) != nullptr) all.push_back(&tablet);
+  }
+  return all;
+}
+
 std::vector<const Tablet*> TabletMap::tabletsIn(TabletState state) const {
   std::vector<const Tablet*> all;
   for (const auto& [id, tablet] : tablets_) {

@@ -48,6 +48,8 @@ class TabletMap {
   /// In the order of hashes.
   std::vector<const Tablet*> tabletsOf(TableId table) const;
   std::vector<const Tablet*> tabletsOwnedBy(ServerId server) const;
+  /// Those that have contents in the log of `server`, whoever owns them.
+  std::vector<const Tablet*> tabletsInLogOf(ServerId server) const;
   /// Whether `id` is that of a tablet, or will be that of a tablet of a table that is being created.
   bool isTaken(TabletId id) const;
   std::vector<const Tablet*> tabletsIn(TabletState state) const;

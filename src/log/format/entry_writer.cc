@@ -12,14 +12,13 @@ uint32_t EntryInput::payloadBytes() const {
 }
 
 uint32_t EntryInput::alignedBytes() const {
-  return alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0, bool{dead},
+  return alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0, names(),
                            result != nullptr);
 }
 
 uint32_t EntryInput::resultBytes() const {
   if (result == nullptr) return 0;
-  return alignedBytes() -
-         alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0, bool{dead});
+  return alignedBytes() - alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0, names());
 }
 
 void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, SegmentId named) {
@@ -28,7 +27,7 @@ void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, Se
   const bool has_expiry = input.expiry_s != 0;
 
   to[0] = static_cast<std::byte>(static_cast<uint8_t>(input.type) | (has_expiry ? kHasExpiry : 0) |
-                                 (input.dead ? kNamesSegment : 0) | (input.result != nullptr ? kCarriesResult : 0) |
+                                 (input.names() ? kNamesSegment : 0) | (input.result != nullptr ? kCarriesResult : 0) |
                                  (group_continues ? kGroupContinues : 0));
   to[1] = std::byte{0};
   storeAs(to + offsetof(EntryHeader, key_bytes), static_cast<uint16_t>(input.key.size()));
@@ -41,7 +40,7 @@ void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, Se
     if (bytes != 0) std::memcpy(at, from, bytes);
     at += bytes;
   };
-  if (input.dead) put(&named, kNamedSegmentBytes);
+  if (input.names()) put(&named, kNamedSegmentBytes);
   if (input.result != nullptr) {
     const CarriedResult& result = *input.result;
     RC_DCHECK(CarriedResult::canCarry(result.client, result.sequence, result.acknowledged));

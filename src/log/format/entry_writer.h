@@ -17,13 +17,18 @@ struct EntryInput {
   std::span<const ByteSpan> payload;  ///< gathered in this order; together at most kPayloadBytesMax
   uint32_t expiry_s = 0;              ///< seconds since 1970; 0 = none (and no bytes spent)
 
-  /// The entry of this log that dies by this one. Set for every tombstone (whose `payload` is empty), and for an object
-  /// that replaces another. The new entry will name the segment in which the dead one lies.
+  /// The entry of this log that dies by this one. Set for every tombstone (whose `payload` is empty) that has no
+  /// `anchor`, and for an object that replaces another. The new entry will name the segment in which the dead one lies.
   EntryRef dead = {};
+  /// For a tombstone without a `dead`: the anchor that it names (PrivateSegments::openAnchor). It keeps older entries
+  /// of its key dead as long as the anchor is there, wherever they lie.
+  SegmentId anchor = {};
   /// For an object: the result of the call that writes it, which the object is to carry. nullptr: none. It satisfies
   /// CarriedResult::canCarry.
   const CarriedResult* result = nullptr;
 
+  /// Whether the new entry names a segment.
+  bool names() const { return bool{dead} || bool{anchor}; }
   uint32_t payloadBytes() const;
   /// Bytes in the log, padding included.
   uint32_t alignedBytes() const;
@@ -34,7 +39,7 @@ struct EntryInput {
 /// Writes one entry with its padding to `to`, which has input.alignedBytes() writable bytes. The checksum is computed
 /// over the written bytes, so a source that changes meanwhile (shared memory) gives odd values, never a corrupt entry.
 ///
-/// @param named  the segment in which `input.dead` lies, if that is set; else unused.
+/// @param named  the segment that the entry names, if input.names(); else unused.
 void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, SegmentId named);
 
 /// Copies `entry` to `to` as a group of its own, state Pending: what relocation does. entry.copyBytes(keep) are

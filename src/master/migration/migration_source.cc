@@ -16,6 +16,10 @@ constexpr uint32_t kResponseBytesMax = 4u << 20;
 /// Objects go without the results that they carry: those that are still needed go with pullResults.
 constexpr log::Keep kKeep{.name = true, .result = false};
 
+// An answer looks at no more objects than this, and those of one window.
+constexpr size_t kObjectsPerMeasure = 4096;
+constexpr uint32_t kWindowsPerMeasure = 16;
+
 uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
   return std::min({ask.response_bytes, request.responseBytesMax(), kResponseBytesMax});
 }
@@ -28,14 +32,23 @@ void MigrationSource::addTo(rpc::ServiceTable& table) {
                                .weight = rpc::Weight::Long};
   table.add<&MigrationSource::pull>(wire::Opcode::Pull, *this, rules);
   table.add<&MigrationSource::pullResults>(wire::Opcode::PullResults, *this, rules);
+  const rpc::OpcodeRules hashes_rules{.roles = rpc::allow({transport::Role::Server}),
+                                      .request_bytes_min = sizeof(wire::PullHashes::Request) + sizeof(KeyHash),
+                                      .weight = rpc::Weight::Long};
+  table.add<&MigrationSource::pullHashes>(wire::Opcode::PullHashes, *this, hashes_rules);
+  const rpc::OpcodeRules measure_rules{.roles = rpc::allow({transport::Role::Server}),
+                                       .request_bytes_min = sizeof(wire::MeasureTablet::Request),
+                                       .weight = rpc::Weight::Long};
+  table.add<&MigrationSource::measure>(wire::Opcode::MeasureTablet, *this, measure_rules);
 }
 
-Result<store::Tablet> MigrationSource::tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const {
-  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return Status::BadRequest;
-  const auto tablet = parts_.tablets.get(ask.tablet);
+Result<store::Tablet> MigrationSource::tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const {
+  const auto tablet = parts_.tablets.get(id);
   if (!tablet) return Status::WrongServer;
-  if (tablet->epoch != ask.epoch) return Status::StaleEpoch;
-  if (tablet->state != store::TabletState::Frozen) return Status::RetryLater;
+  if (tablet->epoch != epoch) return Status::StaleEpoch;
+  const bool is_ready =
+      tablet->state == store::TabletState::Lent || (while_frozen && tablet->state == store::TabletState::Frozen);
+  if (!is_ready) return Status::RetryLater;
   return *tablet;
 }
 
@@ -50,22 +63,15 @@ bool MigrationSource::isSound(log::EntryRef ref) {
 
 void MigrationSource::pull(rpc::Request request) {
   wire::Pull::Request ask;
-  const Result<store::Tablet> tablet = tabletOf(request, ask);
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, false);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
 
-  // The tablet is frozen and drained: what is here stays, except that the cleaner moves it.
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
-  bool is_sound = true;
-  const auto sizeOf = [&](log::EntryRef ref) {
-    is_sound = is_sound && isSound(ref);
-    return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
-  };
-  const Status filled =
-      slice.fill(parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
-                 {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max}, sizeOf, [](log::EntryRef) {});
-  if (!is_sound) return request.reply(Status::RetryLater);
+  const Status filled = fill(*tablet, {ask.cursor, tablet->range.last},
+                             {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max}, slice);
   if (filled != Status::Ok) return request.reply(filled);
   transport::TxMessage response = request.allocate(slice.bytes);
   response.appendHead(
@@ -75,17 +81,142 @@ void MigrationSource::pull(rpc::Request request) {
                            .entry_count = static_cast<uint32_t>(slice.objects.size()),
                            .done = static_cast<uint8_t>(slice.next ? 0 : 1),
                            .safe_version = parts_.store.safeVersionNow()});
-  for (const log::EntryRef ref : slice.objects) {
+  append(response, slice.objects);
+  response->contiguous_bytes = sizeof(wire::Pull::Response);
+  request.reply(std::move(response));
+}
+
+/// Adds the objects of a part of a tablet to a slice. The tablet is lent: what is here stays, except that the cleaner
+/// moves it.
+/// @return as RangeSlice::fill()
+Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range,
+                             const store::RangeSlice::Limits& limits, store::RangeSlice& slice) {
+  bool is_sound = true;
+  const auto sizeOf = [&](log::EntryRef ref) {
+    is_sound = is_sound && isSound(ref);
+    return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
+  };
+  const Status filled =
+      slice.fill(parts_.store, parts_.index, tablet.table, range, limits, sizeOf, [](log::EntryRef) {});
+  return is_sound ? filled : Status::RetryLater;
+}
+
+void MigrationSource::append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const {
+  for (const log::EntryRef ref : objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
   }
-  response->contiguous_bytes = sizeof(wire::Pull::Response);
+}
+
+void MigrationSource::pullHashes(rpc::Request request) {
+  wire::PullHashes::Request ask;
+  const bool is_sound = request.read(ask) && request.message().tail().empty() &&
+                        request.head().size() == sizeof(ask) + ask.count * sizeof(KeyHash);
+  if (!is_sound) return request.reply(Status::BadRequest);
+  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, false);
+  if (!tablet.ok()) return request.reply(tablet.error());
+
+  const uint64_t bytes_max =
+      std::min<uint64_t>({request.responseBytesMax(), wire::kMessageBytesMax, kResponseBytesMax});
+  std::vector<log::EntryRef> objects;
+  uint64_t bytes = sizeof(wire::PullHashes::Response);
+  uint32_t answered = 0;
+  KeyHash before = 0;
+  for (; answered < ask.count; ++answered) {
+    const auto hash = loadAs<KeyHash>(request.head().data() + sizeof(ask) + answered * sizeof(KeyHash));
+    if (!tablet->range.contains(hash) || (answered != 0 && hash <= before)) return request.reply(Status::BadRequest);
+    before = hash;
+    store::RangeSlice slice{.objects = {}, .bytes = bytes, .next = {}};
+    const Status filled = fill(*tablet, {hash, hash}, {.bytes_wanted = bytes_max, .bytes_max = bytes_max}, slice);
+    // What there is no room for is asked for again.
+    if (filled == Status::TooLarge && answered != 0) break;
+    if (filled != Status::Ok) return request.reply(filled);
+    objects.insert(objects.end(), slice.objects.begin(), slice.objects.end());
+    bytes = slice.bytes;
+  }
+  transport::TxMessage response = request.allocate(bytes);
+  response.appendHead(
+      wire::PullHashes::Response{.header = {.status = Status::Ok},
+                                 .count = answered,
+                                 .entry_bytes = static_cast<uint32_t>(bytes - sizeof(wire::PullHashes::Response))});
+  append(response, objects);
+  response->contiguous_bytes = sizeof(wire::PullHashes::Response);
+  request.reply(std::move(response));
+}
+
+std::optional<HashRange> MigrationSource::windowOf(const HashRange& range, uint32_t window) {
+  constexpr uint32_t kWindows = wire::MeasureTablet::kWindows;
+  const uint64_t width = (range.last - range.first) / kWindows + 1;
+  if ((range.last - range.first) / width < window) return std::nullopt;
+  const KeyHash first = range.first + width * window;
+  return HashRange{first, first + std::min(width - 1, range.last - first)};
+}
+
+/// Adds what the objects of a window take. If the look ends before the window does, the rest is taken to be like that.
+Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& window,
+                                  wire::MeasureTablet::Response& sum, size_t& objects) {
+  uint64_t bytes = 0;
+  uint64_t large_bytes = 0;
+  uint64_t tombstone_bytes = 0;
+  const auto sizeOf = [&](log::EntryRef ref) {
+    const log::EntryView entry = parts_.store.entry(ref);
+    const uint64_t entry_bytes = entry.copyBytes({.name = false, .result = false});
+    bytes += entry_bytes;
+    if (entry_bytes > parts_.log.config().smallEntryBytesMax()) large_bytes += entry_bytes;
+    tombstone_bytes += log::alignedTombstoneBytes(entry.keyBytes());
+    return entry_bytes;
+  };
+  store::RangeSlice slice{.objects = {}, .bytes = 0, .next = {}};
+  const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, window,
+                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX}, sizeOf, [](log::EntryRef) {});
+  if (filled != Status::Ok) return filled;
+  double scale = 1;
+  if (slice.next) {
+    // A little more than is likely, as the hashes are random.
+    constexpr double kMargin = 1.05;
+    const auto seen = static_cast<double>(std::max<uint64_t>(1, *slice.next - window.first));
+    scale = kMargin * (static_cast<double>(window.last - window.first) + 1) / seen;
+  }
+  const auto scaled = [scale](uint64_t number) { return static_cast<uint64_t>(static_cast<double>(number) * scale); };
+  sum.object_bytes += scaled(bytes);
+  sum.large_bytes += scaled(large_bytes);
+  sum.tombstone_bytes += scaled(tombstone_bytes);
+  objects += slice.objects.size();
+  return Status::Ok;
+}
+
+void MigrationSource::measure(rpc::Request request) {
+  wire::MeasureTablet::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  const auto tablet = parts_.tablets.get(ask.tablet);
+  if (!tablet) return request.reply(Status::WrongServer);
+  if (tablet->epoch != ask.epoch) return request.reply(Status::StaleEpoch);
+  const bool is_owned = tablet->state == store::TabletState::Normal || tablet->state == store::TabletState::Frozen;
+  if (!is_owned) return request.reply(Status::RetryLater);
+  // What is appended from here on may be missed by the look.
+  wire::MeasureTablet::Response sum{.header = {.status = Status::Ok},
+                                    .object_bytes = 0,
+                                    .large_bytes = 0,
+                                    .tombstone_bytes = 0,
+                                    .appended_bytes = parts_.log.stats().appended_bytes.load(std::memory_order_relaxed),
+                                    .next_window = ask.window};
+  size_t objects = 0;
+  const uint32_t end = std::min(ask.window + kWindowsPerMeasure, wire::MeasureTablet::kWindows);
+  while (sum.next_window < end && objects < kObjectsPerMeasure) {
+    const std::optional<HashRange> window = windowOf(tablet->range, sum.next_window);
+    const Status added = window ? addWindow(*tablet, *window, sum, objects) : Status::Ok;
+    if (added != Status::Ok) return request.reply(added);
+    ++sum.next_window;
+  }
+  transport::TxMessage response = request.allocate(sizeof(sum));
+  response.appendHead(sum);
   request.reply(std::move(response));
 }
 
 void MigrationSource::pullResults(rpc::Request request) {
   wire::PullResults::Request ask;
-  const Result<store::Tablet> tablet = tabletOf(request, ask);
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, true);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
   // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key

@@ -1,17 +1,21 @@
 #pragma once
 
+#include <optional>
+
 #include "index/hash_index.h"
 #include "log/log.h"
 #include "rpc/dispatch.h"
 #include "store/object_store.h"
+#include "store/range_slice.h"
 #include "store/result_table.h"
 #include "store/tablet_table.h"
 #include "wire/migration_messages.h"
 
 namespace ramcore::master {
 
-/// The old owner's side of a move: hands out the contents of a frozen tablet, slice by slice. Keeps no state of its
-/// own: the new owner's cursor says everything. Handlers run on workers.
+/// The former owner's side of a move: says how much room a tablet takes, hands out the results of calls while it is
+/// frozen, and then, while it is lent, the contents, slice by slice or by key hash. Keeps no state of its own: the new
+/// owner's cursor says everything. Handlers run on workers.
 class MigrationSource {
  public:
   struct Parts {
@@ -27,10 +31,19 @@ class MigrationSource {
   bool isSound(log::EntryRef ref);
   void pull(rpc::Request request);
   void pullResults(rpc::Request request);
+  void pullHashes(rpc::Request request);
+  void measure(rpc::Request request);
 
  private:
-  /// The frozen tablet that a request names, or why there is none.
-  Result<store::Tablet> tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const;
+  /// The frozen or lent tablet that a request names, or why there is none.
+  Result<store::Tablet> tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const;
+  Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
+              store::RangeSlice& slice);
+  /// The hashes of a window of the tablet; nothing if it has none.
+  static std::optional<HashRange> windowOf(const HashRange& range, uint32_t window);
+  Status addWindow(const store::Tablet& tablet, const HashRange& window, wire::MeasureTablet::Response& sum,
+                   size_t& objects);
+  void append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const;
 
   const Parts parts_;
 };

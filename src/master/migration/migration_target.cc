@@ -1,44 +1,78 @@
 #include "master/migration/migration_target.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/mutation.h"
+#include "master/migration/pulled_slice.h"
+#include "master/migration/room_claim.h"
+#include "master/migration/source_calls.h"
 #include "runtime/await.h"
-#include "store/foreign_entry.h"
-#include "wire/migration_messages.h"
 
 namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kSliceBytes = 512 * 1024;
-constexpr int64_t kSliceDeadlineNs = 2 * runtime::kNanosPerSecond;
+// What a scan waits for.
+constexpr uint32_t kPieceBytes = 64 * 1024;
+constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
+constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
-
-// Whether a source may send this entry for the tablet. A source sends no tombstones.
-bool belongsTo(const store::Tablet& tablet, const log::EntryView& entry) {
-  if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
-  const auto hash = store::hashOfForeign(entry);
-  return hash && tablet.range.contains(*hash);
-}
-
-bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
+// The pauses between looks for the next command of a coordinator, which comes soon.
+constexpr int64_t kOrderPauseNs = 200 * runtime::kNanosPerMicro;
+constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
 
 }  // namespace
 
-struct MigrationTarget::Slice {
-  wire::Pull::Response header{.header = {.status = Status::Ok},
-                              .next_cursor = 0,
-                              .entry_bytes = 0,
-                              .entry_count = 0,
-                              .done = 0,
-                              .safe_version = 0};
-  std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
+/// An attempt with one part.
+struct MigrationTarget::Pull : store::IntakeAttempt {
+  Pull(const store::Tablet& wanted, SourceCalls::Tablet at_source, const Parts& target,
+       const std::atomic<bool>& stopping)
+      : store::IntakeAttempt(stopping), calls(target.caller, target.background, std::move(at_source), ended) {
+    parts.emplace_back().tablet = wanted;
+  }
+  const store::Tablet& tablet() const { return parts.front().tablet; }
+  /// True if nothing is to be pulled any more.
+  bool isOver() const { return ended || is_interrupted; }
+  /// True if the tablet is here to stay: what was pulled is not given up.
+  bool isTaken() const { return phase.load() >= Phase::Arriving || is_interrupted; }
+
+  SourceCalls calls;
+  std::shared_ptr<store::IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
+
+  std::atomic<Phase> phase{Phase::Preparing};    // how far it is
+  std::atomic<Phase> ordered{Phase::Preparing};  // how far the coordinator has ordered it to go
+  std::atomic<Version> version_ceiling{0};
+  std::atomic<bool> is_interrupted{false};  // the source is dead
+  std::atomic<bool> is_quiet{false};        // nothing is brought any more, and what was is in the log
+  std::atomic<Status> problem{Status::Ok};
+  std::atomic<uint64_t> room_wanted_bytes{0};  // of one that failed with NoSpace
+  std::atomic<uint64_t> room_left_bytes{0};
+  std::shared_ptr<store::ArrivingRange> arriving;  // set before the phase is Prepared
+
+  // Only for the background executor.
+  log::Segment* anchor = nullptr;
+  std::optional<RoomClaim> room;
+  std::optional<log::SideLog> side;
+  uint64_t spent_bytes = 0;   // of the side log, what counts no longer as held
+  bool takes_hashes = false;  // hashes for which calls wait are pulled
+  bool pulls_hashes = false;  // a coroutine is at it
 };
 
 MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
 
+// ---- commands
+
+std::shared_ptr<MigrationTarget::Pull> MigrationTarget::find(TabletId tablet) const {
+  return std::static_pointer_cast<Pull>(attempts_.find(tablet));
+}
+
 Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
-  auto pull = std::make_shared<Pull>(tablet, source_epoch, source, attempts_.stopping());
+  auto pull =
+      std::make_shared<Pull>(tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source},
+                             parts_, attempts_.stopping());
   store::IntakeAttempts::Claim claim = attempts_.claim(pull, false);
   if (!claim.begins()) return claim.status;
   pull->former = std::move(claim.former);
@@ -46,25 +80,101 @@ Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_ep
   return Status::Ok;
 }
 
+// Whether the pull is one under this epoch, goes on, and has come as far as this.
+Status MigrationTarget::check(const Pull& pull, TabletEpoch epoch, Phase least) {
+  if (pull.tablet().epoch != epoch) return Status::StaleEpoch;
+  if (pull.done) return pull.status.load() == Status::Ok ? Status::NotFound : pull.status.load();
+  return pull.phase.load() < least ? Status::RetryLater : Status::Ok;
+}
+
+Status MigrationTarget::adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling) {
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull == nullptr) return Status::NotFound;
+  if (version_ceiling > store::kForeignVersionMax) return Status::BadRequest;
+  const Status ready = check(*pull, epoch, Phase::Prepared);
+  if (ready != Status::Ok) return ready;
+  if (pull->ordered.load() < Phase::Adopting) {
+    pull->version_ceiling.store(version_ceiling);
+    pull->ordered.store(Phase::Adopting);
+  }
+  return pull->phase.load() >= Phase::Adopted ? Status::Ok : Status::RetryLater;
+}
+
+Status MigrationTarget::arrive(TabletId tablet, TabletEpoch epoch) {
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull == nullptr) return Status::NotFound;
+  if (pull->is_interrupted) return Status::RetryLater;
+  const Status ready = check(*pull, epoch, Phase::Adopted);
+  if (ready != Status::Ok || pull->ordered.load() >= Phase::Arriving) return ready;
+  // Calls may wait as soon as the tablet answers, and the pull that ends their waiting begins last.
+  priority_pulls_.open(tablet);
+  const Status arriving = parts_.tablets.arrive(tablet, pull->arriving);
+  if (arriving == Status::Ok) {
+    pull->ordered.store(Phase::Arriving);
+  } else {
+    priority_pulls_.close(tablet, Status::RetryLater);
+  }
+  return arriving;
+}
+
+void MigrationTarget::settle(TabletId tablet) {
+  if (const std::shared_ptr<Pull> pull = find(tablet)) pull->ordered.store(Phase::Settling);
+}
+
+bool MigrationTarget::interrupt(TabletId tablet) {
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull == nullptr) return true;
+  if (pull->phase.load() >= Phase::Prepared) pull->arriving->close();
+  pull->is_interrupted.store(true);
+  return pull->is_quiet || pull->done;
+}
+
+Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) const {
+  const Result<store::IntakeProgress> known = attempts_.progress(tablet);
+  if (!known.ok()) return known.error();
+  Progress progress;
+  static_cast<store::IntakeProgress&>(progress) = *known;
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull == nullptr) return Status::NotFound;
+  progress.phase = pull->phase.load();
+  progress.problem = pull->problem.load();
+  progress.shortage = {.wanted_bytes = pull->room_wanted_bytes.load(), .left_bytes = pull->room_left_bytes.load()};
+  return progress;
+}
+
+// ---- the steps
+
 runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   const Status status = co_await runSteps(*pull);
   attempts_.end(*pull, status, "pulling tablet " + std::to_string(pull->tablet().id.value));
+  if (status == Status::Ok) attempts_.cancel(pull->tablet().id, pull->tablet().epoch);
 }
 
-// The contents go into a side log, which no other append waits for. It joins the log even if the pull has failed: until
-// the range is purged, the index refers to its entries. If it finds no places it is given up instead: the source has
-// everything, and answers for it again.
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   Status status = co_await prepare(pull);
-  if (status != Status::Ok) co_return status;
-  log::SideLog side(parts_.log, parts_.log.replicator());
-  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first, side);
   if (status == Status::Ok) {
-    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first, side);
+    pull.phase.store(Phase::Prepared);
+    status = co_await awaitOrder(pull, Phase::Adopting);
   }
-  const Status joined = co_await intake_.joinOrForsake(side, std::span(&pull.tablet(), 1), false, pull.patience);
-  if (status == Status::Ok) status = joined;
+  if (status == Status::Ok) status = co_await adoptResults(pull);
+  if (status == Status::Ok) {
+    pull.phase.store(Phase::Adopted);
+    status = co_await awaitOrder(pull, Phase::Arriving);
+  }
+  if (status == Status::Ok) status = co_await takeArrival(pull);
+  priority_pulls_.close(pull.tablet().id, Status::RetryLater);
+  // What a pull that is given up has brought can be had from the source again.
+  if (pull.side && !pull.side->isJoining()) {
+    (void)co_await intake_.joinOrForsake(*pull.side, std::span(&pull.tablet(), 1), false, pull.patience);
+  }
+  if (status == Status::Ok) status = co_await awaitOrder(pull, Phase::Settling);
+  co_await release(pull);
+  if (pull.room) {
+    pull.room_wanted_bytes.store(pull.room->shortage().wanted_bytes);
+    pull.room_left_bytes.store(pull.room->shortage().left_bytes);
+    pull.room.reset();
+  }
   co_return status;
 }
 
@@ -77,7 +187,24 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
+  pull.room.emplace(parts_.log, pull.calls, parts_.background, pull.ended);
+  status = co_await pull.room->claim();
+  if (status != Status::Ok) co_return status;
+  status = co_await openAnchor(pull);
+  if (status != Status::Ok) co_return status;
+  pull.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id());
   co_return intake_.add(pull.tablet(), head, pull.ended);
+}
+
+runtime::Task<Status> MigrationTarget::openAnchor(Pull& pull) {
+  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  while (true) {
+    pull.anchor = parts_.log.privateSegments().openAnchor();
+    if (pull.anchor != nullptr) co_return Status::Ok;
+    if (pull.ended) co_return Status::Cancelled;
+    if (parts_.background.clock().nowNs() >= give_up_ns) co_return Status::NoSpace;
+    co_await intake_.awaitRoom();
+  }
 }
 
 runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
@@ -90,97 +217,235 @@ runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
   pull.former.reset();
 }
 
-runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side) {
-  const double range_hashes = static_cast<double>(pull.tablet().range.last - pull.tablet().range.first) + 1;
-  for (;;) {
-    Slice slice;
-    Status status = co_await pullSlice(pull, opcode, cursor, slice);
-    if (status == Status::Ok) status = co_await replayAll(pull, slice, side);
-    if (status != Status::Ok) co_return status;
-    if (slice.header.safe_version > store::kForeignVersionMax) co_return Status::BadRequest;
-    parts_.store.raiseSafeVersion(slice.header.safe_version);
-    pull.parts.front().bytes.fetch_add(slice.header.entry_bytes);
-    if (slice.header.done != 0) co_return Status::Ok;
-    if (slice.header.next_cursor <= cursor) co_return Status::BadRequest;  // a source that goes in circles
-    cursor = slice.header.next_cursor;
-    if (opcode == wire::Opcode::Pull) {
-      pull.fraction.store(static_cast<double>(cursor - pull.tablet().range.first) / range_hashes);
+// Waits for a command. If the source has died, only the last one follows.
+runtime::Task<Status> MigrationTarget::awaitOrder(Pull& pull, Phase wanted) {
+  runtime::GrowingPause pause(kOrderPauseNs, kOrderPauseNsMax);
+  while (pull.ordered.load() < wanted) {
+    if (pull.ended) co_return Status::Cancelled;
+    if (pull.is_interrupted && wanted != Phase::Settling) co_return Status::Ok;
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
+  pull.phase.store(Phase::Adopting);
+  Status status = co_await pull.room->claimGrowth();
+  if (status != Status::Ok && !pull.is_interrupted) co_return status;
+  pull.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
+  // an older one that is pulled after it.
+  parts_.store.raiseSafeVersion(pull.version_ceiling.load());
+  if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
+  status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
+  pull.spent_bytes = pull.side->bytes();
+  co_return pull.is_interrupted ? Status::Ok : status;
+}
+
+// Brings the contents, until all are in the log or the source is dead.
+runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
+  pull.side->useHeldRoom();
+  pull.takes_hashes = !pull.is_interrupted;
+  if (pull.takes_hashes) {
+    pull.phase.store(Phase::Arriving);
+    const Status status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first);
+    if (status == Status::Ok) pull.arriving->noteAll();
+    priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
+    pull.takes_hashes = false;
+    while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, kPauseNs);
+    if (pull.ended) co_return Status::Cancelled;
+    if (status == Status::Ok) {
+      pull.phase.store(Phase::Arrived);
+      pull.room->spendAll();
     }
+  }
+  // However long its replicas find no places, what has arrived is not given up.
+  const Status joined = co_await intake_.join(*pull.side, pull.patience.stopping, &pull.patience, true);
+  if (joined != Status::Ok) co_return joined;
+  pull.is_quiet.store(true);
+  if (pull.phase.load() == Phase::Arrived) {
+    pull.phase.store(Phase::Joined);
+    pull.fraction.store(1);
+  }
+  co_return Status::Ok;
+}
+
+// Gives back what the arrival has needed: the tombstones of removed keys in the index, and the anchor.
+runtime::Task<void> MigrationTarget::release(Pull& pull) {
+  if (pull.anchor == nullptr) co_return;
+  // When the grace period is over, no thread acts on the tablet as one that is Arriving.
+  const runtime::GraceTicket ticket = parts_.rcu.ticket();
+  while (!parts_.rcu.elapsed(ticket)) {
+    if (pull.patience.stopping) co_return;
+    parts_.maintenance.wake();
+    co_await runtime::sleepFor(parts_.background, kPauseNs);
+  }
+  std::optional<KeyHash> cursor = pull.tablet().range.first;
+  while (cursor && !pull.ended) {
+    cursor = parts_.store.tombstones().retireSlice(pull.tablet(), *cursor);
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+  parts_.log.privateSegments().dropAnchor(*std::exchange(pull.anchor, nullptr));
+  parts_.maintenance.wake();
+}
+
+// ---- pulling
+
+runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
+  const bool is_arrival = opcode == wire::Opcode::Pull;
+  for (;;) {
+    PulledSlice slice;
+    Status status = co_await pullSlice(pull, opcode, cursor, slice);
+    if (status == Status::Ok) status = co_await replayAll(pull, slice);
+    if (pull.isOver()) co_return Status::Cancelled;
+    note(pull, status);
+    if (status != Status::Ok && !is_arrival) co_return status;
+    if (status != Status::Ok) {
+      // Nobody else has the contents: the same slice is asked for again.
+      co_await runtime::sleepFor(parts_.background, 10 * kPauseNs);
+      continue;
+    }
+    parts_.store.raiseSafeVersion(slice.safe_version);
+    pull.parts.front().bytes.fetch_add(slice.entries.size());
+    if (slice.is_last) co_return Status::Ok;
+    cursor = slice.next_cursor;
+    if (!is_arrival) continue;
+    pull.arriving->advance(cursor);
+    pull.fraction.store(pull.arriving->fraction());
   }
 }
 
-runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice) {
+// Asks again and again, until the source answers or there is no use in it.
+runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice) {
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
-    if (pull.ended) co_return Status::Cancelled;
-    transport::TxMessage message = parts_.caller.allocate(sizeof(wire::Pull::Request));
-    message.appendHead(wire::Pull::Request{.header = {.opcode = opcode, .target = ServerId(pull.source.id)},
-                                           .tablet = pull.tablet().id,
-                                           .epoch = pull.source_epoch,
-                                           .cursor = cursor,
-                                           .response_bytes = kSliceBytes});
-    const int64_t now_ns = parts_.background.clock().nowNs();
-    rpc::CallResult result = co_await parts_.caller.call(
-        parts_.background, pull.source, std::move(message),
-        {.deadline_ns = now_ns + kSliceDeadlineNs,
-         .priority = runtime::Priority::Background,
-         .is_hopeless = &isGivenUp,  // or a silent source would hold up the pull that waits for the end of this one
-         .context = &pull.ended});
-    if (result.status == Status::Ok) {
-      if (!wire::decode(result.response.head(), slice.header) ||
-          result.response.messageBytes() != sizeof(slice.header) + uint64_t{slice.header.entry_bytes}) {
-        co_return Status::BadRequest;
-      }
-      const ByteSpan entries = result.response.head().subspan(sizeof(slice.header));
-      slice.entries.assign(entries.begin(), entries.end());
-      for (const ByteSpan& span : result.response.tail()) {
-        slice.entries.insert(slice.entries.end(), span.begin(), span.end());
-      }
-      co_return Status::Ok;
-    }
-    const bool final = result.status == Status::BadRequest || result.status == Status::WrongServer ||
-                       result.status == Status::StaleEpoch || result.status == Status::Shutdown ||
-                       result.status == Status::WrongServerId;
-    if (final || parts_.background.clock().nowNs() >= give_up_ns) co_return result.status;
+    if (pull.isOver()) co_return Status::Cancelled;
+    const Status status = co_await pull.calls.slice(
+        opcode, pull.tablet().range, cursor,
+        {.bytes = kSliceBytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+    if (status == Status::Ok) co_return status;
+    note(pull, status);
+    if (!SourceCalls::mayPass(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
 }
 
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice, log::SideLog& side) {
+runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const PulledSlice& slice) {
   ByteSpan rest = slice.entries;
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   std::vector<log::EntryView> batch;
   while (!rest.empty()) {
-    if (pull.ended) co_return Status::Cancelled;
-    Status status = decodeBatch(pull, rest, batch);
+    if (pull.isOver()) co_return Status::Cancelled;
+    Status status = decodeBatch(pull, slice, rest, batch);
     if (status != Status::Ok) co_return status;
     size_t taken = 0;
-    status = parts_.store.replay().replayBatch(batch, side, taken);
+    status = parts_.store.replay().replayBatch(batch, *pull.side, taken);
+    if (pull.phase.load() >= Phase::Arriving) {
+      pull.room->spend(pull.side->bytes() - std::exchange(pull.spent_bytes, pull.side->bytes()));
+    }
     for (const log::EntryView& entry : std::span(batch).first(taken)) {
-      if (entry.type() == log::EntryType::Object) pull.parts.front().objects.fetch_add(1, std::memory_order_relaxed);
+      if (entry.type() == log::EntryType::Object) {
+        pull.parts.front().objects.fetch_add(1, std::memory_order_relaxed);
+        stats_.objects_arrived.fetch_add(1, std::memory_order_relaxed);
+      }
       rest = rest.subspan(entry.alignedBytes());
     }
     if (status == Status::Ok) {
       co_await intake_.giveWay();
       continue;
     }
-    if (!store::TabletIntake::isWorthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns)
-      co_return status;
+    note(pull, status);
+    const bool waits = store::TabletIntake::isWorthWaiting(status) &&
+                       (pull.isTaken() || parts_.background.clock().nowNs() < give_up_ns);
+    if (!waits) co_return status;
     co_await intake_.awaitRoom();
   }
   co_return Status::Ok;
 }
 
-Status MigrationTarget::decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch) {
+Status MigrationTarget::decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
+                                    std::vector<log::EntryView>& batch) {
   batch.clear();
   while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
     log::EntryView entry;
     if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    if (!belongsTo(pull.tablet(), entry)) return Status::BadRequest;
+    if (!slice.mayHold(pull.tablet(), entry)) return Status::BadRequest;
     batch.push_back(entry);
     bytes = bytes.subspan(entry.alignedBytes());
   }
   return Status::Ok;
+}
+
+// Keeps why the contents do not come, for status, and traces each new reason once.
+void MigrationTarget::note(Pull& pull, Status problem) {
+  const Status before = pull.problem.exchange(problem);
+  if (before == problem || problem == Status::Ok || !pull.isTaken()) return;
+  parts_.trace.warning("tablet " + std::to_string(pull.tablet().id.value) + " waits for server " +
+                       std::to_string(pull.calls.tablet().source.id) + ": " + std::string(name(problem)));
+}
+
+// ---- the hashes for which calls wait
+
+void MigrationTarget::onWanted(TabletId tablet) {
+  if (std::shared_ptr<Pull> pull = find(tablet)) runPriorityPulls(std::move(pull));
+}
+
+// One request to the source is under way; what is wanted meanwhile goes with the next.
+runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) {
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Waited);
+  const TabletId id = pull->tablet().id;
+  // A call may come before the first slice is asked for.
+  while (!pull->takes_hashes && pull->phase.load() < Phase::Arriving && !pull->isOver()) {
+    co_await runtime::sleepFor(parts_.background, kOrderPauseNs);
+  }
+  if (!pull->takes_hashes || pull->pulls_hashes) co_return;
+  pull->pulls_hashes = true;
+  while (pull->takes_hashes) {
+    const PriorityPulls::Batch wanted =
+        priority_pulls_.takeWanted(id, wire::PullHashes::kHashesMax, parts_.background.clock().nowNs());
+    if (wanted.isEmpty()) break;
+    std::vector<KeyHash> here;
+    std::vector<KeyHash> hashes;
+    for (const KeyHash hash : wanted.hashes) (pull->arriving->has(hash) ? here : hashes).push_back(hash);
+    priority_pulls_.release(id, here, Status::Ok);
+    if (!hashes.empty()) {
+      const Status status = co_await pullHashes(*pull, hashes);
+      priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
+    }
+    if (wanted.piece) priority_pulls_.releasePiece(id, *wanted.piece, co_await pullPiece(*pull, *wanted.piece));
+  }
+  pull->pulls_hashes = false;
+}
+
+// A part of what a scan wants to see. It is pulled once more with the others: only the frontier says what has arrived.
+runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHash first) {
+  if (pull.arriving->hasAll()) co_return PriorityPulls::Piece{Status::Ok, pull.tablet().range.last};
+  if (first < pull.arriving->frontier()) co_return PriorityPulls::Piece{Status::Ok, pull.arriving->frontier() - 1};
+  stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
+  PulledSlice slice;
+  Status status = co_await pull.calls.slice(
+      wire::Opcode::Pull, pull.tablet().range, first,
+      {.bytes = kPieceBytes, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice);
+  if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
+  note(pull, status);
+  if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
+  parts_.store.raiseSafeVersion(slice.safe_version);
+  co_return PriorityPulls::Piece{Status::Ok, slice.is_last ? pull.tablet().range.last : slice.next_cursor - 1};
+}
+
+/// @param hashes  with Ok, cut to those that have arrived
+runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHash>& hashes) {
+  stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
+  PulledSlice slice;
+  Status status = co_await pull.calls.hashes(hashes, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice);
+  // An answer that comes when the source is dead is thrown away.
+  if (pull.isOver()) co_return Status::Cancelled;
+  note(pull, status);
+  if (status != Status::Ok) co_return status;
+  for (const KeyHash hash : hashes) pull.arriving->noteKnown(hash);
+  co_return Status::Ok;
 }
 
 }  // namespace ramcore::master

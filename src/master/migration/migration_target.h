@@ -2,25 +2,44 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
+#include "master/migration/priority_pulls.h"
+#include "master/migration/room_claim.h"
 #include "rpc/caller.h"
+#include "runtime/epoch.h"
 #include "runtime/task.h"
+#include "store/arriving_range.h"
 #include "store/intake_attempts.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "store/tablet_intake.h"
 #include "store/tablet_table.h"
+#include "wire/migration_messages.h"
 
 namespace ramcore::master {
 
-/// The new owner's side of a move: pulls a frozen tablet, replays it into a side log that joins this server's log, and
-/// reports how far it is. Meanwhile the tablet is here in state Pulling, and no request for it is answered.
+struct PulledSlice;
+
+/// The new owner's side of a move (docs/migration.md). Each step begins with a command of the coordinator, which may be
+/// repeated:
 ///
-/// start(), cancel() and progress() from any executor of the master; pulls run on the background executor.
-class MigrationTarget {
+///   start()   gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
+///   here in state Pulling adopt()   takes over the results of calls, and the ceiling of versions, from the frozen
+///   source arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a
+///   side log
+///             that joins the log; before others those for which calls wait (PriorityPulls)
+///   settle()  the contents are in this server's log alone, and the tablet is a usual one
+///
+/// After arrive() nothing is given up: a source that does not answer, or answers nonsense, is asked again and again. If
+/// the source dies, interrupt() ends the pulling, and a recovery brings the rest.
+///
+/// Commands and progress(): any executor of the master; pulls run on the background executor.
+class MigrationTarget final : private PriorityPulls::Listener {
  public:
   struct Parts {
     store::ObjectStore& store;
@@ -30,59 +49,96 @@ class MigrationTarget {
     rpc::Caller& caller;
     runtime::Executor& background;
     store::Maintenance& maintenance;
+    runtime::Rcu& rcu;
     Trace& trace;
   };
-  using Progress = store::IntakeProgress;
+  /// How far a pull is, in this order.
+  enum class Phase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
+  struct Progress : store::IntakeProgress {
+    Phase phase = Phase::Preparing;
+    Status problem = Status::Ok;   ///< why the last attempt to pull failed, while it is repeated
+    RoomClaim::Shortage shortage;  ///< of one that failed with NoSpace
+  };
 
   explicit MigrationTarget(const Parts& parts)
       : parts_(parts),
         intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
-        attempts_(parts.trace) {}
+        attempts_(parts.trace),
+        priority_pulls_(*this) {}
   /// idle() is true (checked).
   ~MigrationTarget();
 
-  /// Begins to pull `tablet` (with the epoch it will have here) from `source`, which has frozen it under
-  /// `source_epoch`. Ok also if that pull is going on or done already. A pull of the same tablet under an older epoch
-  /// is given up and its contents are forgotten; StaleEpoch if there is one under a newer epoch.
+  /// Begins to get ready for `tablet` (with the epoch it will have here), which `source` holds under `source_epoch`. Ok
+  /// also if that was begun. A pull of the same tablet under an older epoch is given up and its contents are forgotten;
+  /// StaleEpoch if there is one under a newer epoch.
   Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
+  /// @param version_ceiling  above the version of every key of the tablet
+  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; the status of a
+  /// pull
+  ///         that has failed
+  Status adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling);
+  /// Puts an adopted tablet into state Arriving. Ok also if that was done. RetryLater: not adopted yet; otherwise as
+  /// adopt().
+  Status arrive(TabletId tablet, TabletEpoch epoch);
+  /// Called when the tablet is in state Normal: gives back what its arrival has needed. Nothing if it did not arrive.
+  void settle(TabletId tablet);
+  /// The source is dead. Nothing more is pulled, what has not arrived is not served, and answers that come late are
+  /// thrown away.
+  /// @return true: that is done, and what was pulled is in the log; or there is no pull of this tablet. False: call
+  ///         again
+  bool interrupt(TabletId tablet);
+
   /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
-  Result<Progress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
-  /// Ends a pull under `epoch` or an older epoch, and forgets it. The pull stops within one slice. If it puts the
-  /// tablet into the tablet table after this call, it takes it out again.
+  Result<Progress> progress(TabletId tablet) const;
+  /// Ends a pull under `epoch` or an older epoch, and forgets it: its tablet is dropped. The pull stops within one
+  /// slice. If it puts the tablet into the tablet table after this call, it takes it out again.
   void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
-  /// Called when the tablet is in service: forgets its pull.
-  void forget(TabletId tablet, TabletEpoch epoch) { cancel(tablet, epoch); }
   /// Ends all pulls; watch idle().
   void stop() { attempts_.stop(); }
   bool idle() const { return attempts_.idle(); }
 
- private:
-  /// An attempt with one part.
-  struct Pull : store::IntakeAttempt {
-    Pull(const store::Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
-        : store::IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {
-      parts.emplace_back().tablet = wanted;
-    }
-    const store::Tablet& tablet() const { return parts.front().tablet; }
-
-    const TabletEpoch source_epoch;
-    const rpc::PeerAddress source;
-    std::shared_ptr<store::IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
+  /// Where calls wait for keys that have not arrived.
+  PriorityPulls& priorityPulls() { return priority_pulls_; }
+  struct Stats {
+    std::atomic<uint64_t> priority_pulls{0};   ///< requests for the hashes that calls wait for
+    std::atomic<uint64_t> objects_arrived{0};  ///< objects that were pulled, by all moves
   };
-  struct Slice;
+  const Stats& stats() const { return stats_; }
+  const PriorityPulls::Stats& waitStats() const { return priority_pulls_.stats(); }
+
+ private:
+  struct Pull;
+
+  std::shared_ptr<Pull> find(TabletId tablet) const;
+  static Status check(const Pull& pull, TabletEpoch epoch, Phase least);
+  void onWanted(TabletId tablet) override;
 
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> prepare(Pull& pull);
+  runtime::Task<Status> openAnchor(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
-  runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side);
-  runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);
-  runtime::Task<Status> replayAll(Pull& pull, const Slice& slice, log::SideLog& side);
-  static Status decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch);
+  runtime::Task<Status> awaitOrder(Pull& pull, Phase wanted);
+  runtime::Task<Status> adoptResults(Pull& pull);
+  runtime::Task<Status> takeArrival(Pull& pull);
+  runtime::Task<void> release(Pull& pull);
+
+  runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
+  runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice);
+  runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
+  runtime::Task<Status> replayAll(Pull& pull, const PulledSlice& slice);
+  static Status decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
+                            std::vector<log::EntryView>& batch);
+  void note(Pull& pull, Status problem);
+
+  runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);
+  runtime::Task<Status> pullHashes(Pull& pull, std::vector<KeyHash>& hashes);
 
   const Parts parts_;
   store::TabletIntake intake_;
   store::IntakeAttempts attempts_;
+  PriorityPulls priority_pulls_;
+  Stats stats_;
 };
 
 }  // namespace ramcore::master

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mutation.h"
 #include "runtime/await.h"
 #include "store/foreign_entry.h"
@@ -20,17 +22,28 @@ constexpr int64_t kJoinEarlyNs = 200 * runtime::kNanosPerMilli;
 
 }  // namespace
 
-bool RecoveryPlan::validate() {
-  if (!dead || parts.empty() || (segments.empty() && !is_salvage)) return false;
-  std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
+bool RecoveryPlan::Log::validate() {
+  if (!dead || (segments.empty() && !is_salvage)) return false;
   std::ranges::sort(segments, std::greater(), [](const Segment& segment) { return segment.id; });
   // Each segment comes once: notes that wait for a segment are forgotten when it has been replayed (DeadVersions).
   if (std::ranges::adjacent_find(segments, {}, [](const Segment& one) { return one.id; }) != segments.end())
     return false;
+  return std::ranges::all_of(segments, [this](const Segment& segment) {
+    return segment.id && !segment.holders.empty() && segment.replicas.size() == segment.holders.size() &&
+           std::ranges::all_of(segment.holders, [this](uint32_t index) { return index < holders.size(); });
+  });
+}
+
+bool RecoveryPlan::validate() {
+  if (parts.empty() || logs.empty() || logs.size() > 2 || (is_survivor && logs.size() != 1)) return false;
+  if (!std::ranges::all_of(logs, [](Log& log) { return log.validate(); })) return false;
+  if (logs.front().dead == logs.back().dead && logs.size() == 2) return false;
+  std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
   for (size_t i = 0; i < parts.size(); ++i) {
     const store::Tablet& tablet = parts[i].tablet;
     if (!tablet.id || !tablet.table || !tablet.epoch || tablet.range.first > tablet.range.last) return false;
-    if (!parts[i].first_segment) return false;
+    const bool is_in_all = std::ranges::all_of(parts[i].first_segments, [](SegmentId first) { return bool{first}; });
+    if (parts[i].first_segments.size() != logs.size() || !is_in_all) return false;
     const bool overlaps =
         i != 0 && parts[i - 1].tablet.table == tablet.table && parts[i - 1].tablet.range.last >= tablet.range.first;
     if (overlaps) return false;
@@ -38,44 +51,59 @@ bool RecoveryPlan::validate() {
   std::vector<TabletId> ids;
   for (const Part& part : parts) ids.push_back(part.tablet.id);
   std::ranges::sort(ids);
-  if (std::ranges::adjacent_find(ids) != ids.end()) return false;
-  return std::ranges::all_of(segments, [this](const Segment& segment) {
-    return segment.id && !segment.holders.empty() && segment.replicas.size() == segment.holders.size() &&
-           std::ranges::all_of(segment.holders, [this](uint32_t index) { return index < holders.size(); });
-  });
+  return std::ranges::adjacent_find(ids) == ids.end();
 }
 
 struct RecoveryTarget::Recovery : store::IntakeAttempt {
   /// @param seed  of the notes about what is dead
   Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping, uint64_t seed)
       : store::IntakeAttempt(stopping), plan(std::move(wanted)), dead_versions(replayOrder(plan), seed) {
-    for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
-    for (const RecoveryPlan::Part& part : plan.parts) {
-      parts.emplace_back().tablet = part.tablet;
-      ranges.push_back({.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segment});
+    for (size_t i = 0; i < plan.logs.size(); ++i) {
+      const RecoveryPlan::Log& log = plan.logs[i];
+      Source& source = sources.emplace_back();
+      for (const rpc::PeerAddress& address : log.holders) source.holders.push_back({.address = address});
+      for (const RecoveryPlan::Part& part : plan.parts) {
+        source.ranges.push_back(
+            {.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segments[i]});
+      }
+      for (const RecoveryPlan::Segment& segment : log.segments) segments.push_back({i, &segment});
     }
+    for (const RecoveryPlan::Part& part : plan.parts) parts.emplace_back().tablet = part.tablet;
   }
   /// The order that notes may rely on. It is empty for a salvage: some segments are missing, and with them perhaps
-  /// entries that say what is dead, so no note is forgotten before the end.
+  /// entries that say what is dead, so no note is forgotten before the end. It is also empty for two logs: what one
+  /// says of its own segments says nothing about those of the other.
   static std::vector<SegmentId> replayOrder(const RecoveryPlan& plan) {
     std::vector<SegmentId> order;
-    if (plan.is_salvage) return order;
-    for (const RecoveryPlan::Segment& segment : plan.segments) order.push_back(segment.id);
+    if (plan.isSalvage() || plan.logs.size() != 1) return order;
+    for (const RecoveryPlan::Segment& segment : plan.logs.front().segments) order.push_back(segment.id);
     return order;
   }
   bool isSame(const RecoveryPlan& other) const {
-    return plan.dead == other.dead &&
-           std::ranges::equal(plan.parts, other.parts, [](const RecoveryPlan::Part& a, const RecoveryPlan::Part& b) {
-             return a.tablet.id == b.tablet.id && a.tablet.epoch == b.tablet.epoch;
-           });
+    const auto isSameLog = [](const RecoveryPlan::Log& a, const RecoveryPlan::Log& b) { return a.dead == b.dead; };
+    const auto isSamePart = [](const RecoveryPlan::Part& a, const RecoveryPlan::Part& b) {
+      return a.tablet.id == b.tablet.id && a.tablet.epoch == b.tablet.epoch;
+    };
+    return std::ranges::equal(plan.logs, other.logs, isSameLog) &&
+           std::ranges::equal(plan.parts, other.parts, isSamePart);
   }
 
   const RecoveryPlan plan;
-  // The ranges that backups are asked for; in the order of the plan, as `parts`.
-  std::vector<wire::ReadReplica::Range> ranges;
 
   // Only for the background executor.
-  std::vector<ReplicaReader::Holder> holders;
+  struct Source {
+    std::vector<ReplicaReader::Holder> holders;
+    std::vector<wire::ReadReplica::Range> ranges;  // that backups are asked for; in the order of the plan, as `parts`
+  };
+  std::vector<Source> sources;  // one for each log of the plan
+  struct Numbered {
+    size_t log;
+    const RecoveryPlan::Segment* segment;
+  };
+  std::vector<Numbered> segments;                  // in the order in which they are replayed
+  std::vector<std::shared_ptr<Recovery>> earlier;  // attempts that have to end before this one begins
+  // What each of `parts` has already, if this server is a survivor; that is served, and is not replayed.
+  std::vector<std::shared_ptr<const store::ArrivingRange>> arrived;
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
   store::DeadVersions dead_versions;
@@ -99,8 +127,22 @@ Status RecoveryTarget::start(RecoveryPlan plan) {
   if (claim.same != nullptr) {
     return static_cast<const Recovery&>(*claim.same).isSame(recovery->plan) ? Status::Ok : Status::StaleEpoch;
   }
-  if (claim.begins()) run(std::move(recovery));
+  if (claim.begins()) {
+    if (recovery->plan.is_survivor) awaitEarlier(recovery);
+    run(std::move(recovery));
+  }
   return claim.status;
+}
+
+// A survivor purges nothing, so what an earlier attempt has brought, which was given up, counts for this one: its side
+// log has to be in the log before this one is done.
+void RecoveryTarget::awaitEarlier(const std::shared_ptr<Recovery>& recovery) {
+  SpinGuard guard(lock_);
+  std::erase_if(at_survivor_, [](const std::weak_ptr<Recovery>& one) { return one.expired(); });
+  for (const std::weak_ptr<Recovery>& one : at_survivor_) {
+    if (std::shared_ptr<Recovery> earlier = one.lock()) recovery->earlier.push_back(std::move(earlier));
+  }
+  at_survivor_.push_back(recovery);
 }
 
 bool RecoveryTarget::knows(const RecoveryPlan& plan) const {
@@ -112,18 +154,35 @@ bool RecoveryTarget::knows(const RecoveryPlan& plan) const {
 
 runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  for (const std::shared_ptr<Recovery>& one : std::exchange(recovery->earlier, {})) {
+    while (!one->done) co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
+  }
   Status status = co_await prepare(*recovery);
   if (status == Status::Ok) status = co_await replayLog(*recovery);
   recovery->dead_versions.clear();
   countNotes(*recovery);
   attempts_.end(*recovery, status,
                 "recovering " + std::to_string(recovery->parts.size()) + " tablets of server " +
-                    std::to_string(recovery->plan.dead.value));
+                    std::to_string(recovery->plan.logs.front().dead.value));
+}
+
+/// A survivor keeps what it has: it is a part of the contents.
+Status RecoveryTarget::prepareSurvivor(Recovery& recovery) {
+  SegmentId first_segment;
+  for (const Part& part : recovery.parts) {
+    const auto here = parts_.tablets.get(part.tablet.id);
+    if (!here) return Status::NotFound;
+    recovery.arrived.push_back(here->arriving);
+    first_segment = here->first_segment;
+  }
+  recovery.first_segment.store(first_segment);
+  return Status::Ok;
 }
 
 /// Older attempts were given up when this one was started. They run on this executor, so they bring nothing into the
 /// ranges any more. What they have brought is purged here, and lies before the head that is rolled.
 runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
+  if (recovery.plan.is_survivor) co_return prepareSurvivor(recovery);
   for (Part& part : recovery.parts) {
     if (part.cancelled) continue;
     intake_.evict(part.tablet);
@@ -143,12 +202,24 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
   co_return Status::Ok;
 }
 
+void RecoveryTarget::openSide(Recovery& recovery) {
+  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  // What was to arrive from the dead server comes from its log now.
+  if (recovery.plan.is_survivor) recovery.side->useHeldRoom();
+}
+
 /// The side log joins the log even if the replay has failed: until the ranges are purged, the index refers to its
 /// entries. If it finds no places it is given up instead.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
-  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  openSide(recovery);
   Status status = co_await replaySegments(recovery);
-  if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
+  if (status == Status::Ok && recovery.plan.isSalvage()) status = co_await renewVersions(recovery);
+  if (recovery.plan.is_survivor) {
+    // What was replayed lies over the survivor's own entries, which may be gone by now: it is not given up.
+    const Status joined = co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience, true);
+    recovery.side.reset();
+    co_return status == Status::Ok ? joined : status;
+  }
   std::vector<store::Tablet> tablets;
   for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
   // If an early join has found no places, there is no use in another one. What was replayed can be had from the dead
@@ -161,7 +232,7 @@ runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
 }
 
 runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
-  const size_t count = recovery.plan.segments.size();
+  const size_t count = recovery.segments.size();
   std::deque<Fetch> ahead;  // a fetch stays where it is until it has ended
   Status status = Status::Ok;
   size_t started = 0;
@@ -171,8 +242,7 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
     }
     Fetch& fetch = ahead.front();
     status = co_await *fetch.task;
-    const bool is_cut = recovery.plan.segments[replayed].is_cut && !RC_MUTATION("replay-what-is-cut");
-    if (status == Status::Ok && is_cut) fetch.contents.entries.clear();
+    if (status == Status::Ok && isCut(recovery, replayed)) fetch.contents.entries.clear();
     if (status == Status::Ok) status = co_await replaySegment(recovery, fetch.contents);
     ahead.pop_front();
     recovery.dead_versions.segmentDone();
@@ -186,14 +256,22 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
   co_return status;
 }
 
+bool RecoveryTarget::isCut(const Recovery& recovery, size_t number) {
+  return recovery.segments[number].segment->is_cut && !RC_MUTATION("replay-what-is-cut");
+}
+
 void RecoveryTarget::startFetch(Recovery& recovery, size_t number, Fetch& fetch) {
-  const RecoveryPlan::Segment& segment = recovery.plan.segments[number];
-  fetch.segment = {.dead = recovery.plan.dead, .id = segment.id, .sources = {}, .ranges = recovery.ranges};
+  const RecoveryPlan::Segment& segment = *recovery.segments[number].segment;
+  Recovery::Source& source = recovery.sources[recovery.segments[number].log];
+  fetch.segment = {.dead = recovery.plan.logs[recovery.segments[number].log].dead,
+                   .id = segment.id,
+                   .sources = {},
+                   .ranges = source.ranges};
   // Each segment begins with another holder, and each recovery master somewhere else: all of them read the whole log.
   const size_t first = number + parts_.log.identity().server.value;
   for (size_t i = 0; i < segment.holders.size(); ++i) {
     const size_t at = (first + i) % segment.holders.size();
-    fetch.segment.sources.push_back({&recovery.holders[segment.holders[at]], segment.replicas[at]});
+    fetch.segment.sources.push_back({&source.holders[segment.holders[at]], segment.replicas[at]});
   }
   fetch.task.emplace(reader_.read(fetch.segment, recovery.ended, fetch.contents));
 }
@@ -239,7 +317,7 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   size_t count = 0;
   size_t end = next;
   for (; end < contents.entries.size() && count < kEntriesPerTurn; ++end) {
-    if (recovery.parts[contents.entries[end].range].cancelled) continue;
+    if (recovery.parts[contents.entries[end].range].cancelled || hasArrived(recovery, contents.entries[end])) continue;
     places[count] = end;
     batch[count++] = contents.entries[end].entry;
   }
@@ -256,6 +334,13 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   }
   next = taken == count ? end : places[taken];
   return status;
+}
+
+/// Whether an entry is of a key that this server serves already: a replay passes through old states.
+bool RecoveryTarget::hasArrived(const Recovery& recovery, const RecoveredEntry& found) {
+  if (recovery.arrived.empty() || recovery.arrived[found.range] == nullptr) return false;
+  if (found.entry.type() == log::EntryType::ResultRecord || RC_MUTATION("replay-what-is-served")) return false;
+  return recovery.arrived[found.range]->has(hashKey(found.entry.table(), found.entry.key()));
 }
 
 void RecoveryTarget::countNotes(Recovery& recovery) {
@@ -295,9 +380,10 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
 /// cannot be cleaned. So if the cleaner makes no room elsewhere, the side log joins the log and another one begins.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
-    const Status joined = co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience);
+    const Status joined =
+        co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience, recovery.plan.is_survivor);
     if (joined != Status::Ok) co_return joined;
-    recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+    openSide(recovery);
     recovery.side_has_entries = false;
     stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
   }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "base/spin_lock.h"
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
@@ -27,8 +29,9 @@ inline constexpr Version kSalvageVersionStep = Version{1} << 40;
 /// What a recovery master is to do: which tablets of whose log, and where the segments of that log are.
 struct RecoveryPlan {
   struct Part {
-    store::Tablet tablet;     ///< the tablet, with the epoch that it will have here
-    SegmentId first_segment;  ///< in the dead server's log; earlier segments are of an earlier ownership
+    store::Tablet tablet;  ///< the tablet, with the epoch that it will have here
+    /// In each of RecoveryPlan::logs; earlier segments are of an earlier ownership.
+    std::vector<SegmentId> first_segments;
   };
   struct Segment {
     SegmentId id;
@@ -36,14 +39,25 @@ struct RecoveryPlan {
     bool is_cut = false;                         ///< nothing of it is replayed; its safe version counts
     std::vector<wire::ReplicaVersion> replicas;  ///< for each of these: the replica that was chosen
   };
-  ServerId dead;
-  std::vector<Part> parts;
-  std::vector<rpc::PeerAddress> holders;
-  std::vector<Segment> segments;  ///< all members of the log, each once, and nothing else
-  /// `segments` are not all members of the log: others are lost. Every object gets the version that is
-  /// kSalvageVersionStep above the highest one found, and new objects get higher ones.
-  bool is_salvage = false;
+  struct Log {
+    ServerId dead;
+    std::vector<rpc::PeerAddress> holders;
+    std::vector<Segment> segments;  ///< all members of the log, each once, and nothing else
+    /// `segments` are not all members of the log: others are lost. Every object gets the version that is
+    /// kSalvageVersionStep above the highest one found, and new objects get higher ones.
+    bool is_salvage = false;
 
+    bool validate();
+  };
+  /// One; or two that are replayed together, for tablets that were being handed over when both servers died.
+  std::vector<Log> logs;
+  std::vector<Part> parts;
+  /// The tablets are here already, and keep what they have: they were being handed over to this server or by it.
+  bool is_survivor = false;
+
+  bool isSalvage() const {
+    return std::ranges::any_of(logs, [](const Log& log) { return log.is_salvage; });
+  }
   /// Whether the plan makes sense. Also sorts parts in the order of their ranges, and segments newest first.
   bool validate();
 };
@@ -85,7 +99,9 @@ class RecoveryTarget {
   /// Begins a recovery. Ok also if it is going on or done already: the same tablets under the same epochs. Older
   /// attempts of a tablet are given up, and what they brought is forgotten. StaleEpoch if a tablet is known under a
   /// newer epoch, or under this epoch together with other tablets.
-  /// @param plan  validated; none of its tablets is in service here
+  /// @param plan  validated. None of its tablets is in service here, unless plan.is_survivor: then all are here,
+  /// nothing
+  ///              arrives for them any more (MigrationTarget::interrupt), and what has not arrived is not served
   Status start(RecoveryPlan plan);
   /// Whether exactly this recovery is known; some of its tablets may have been taken into service.
   bool knows(const RecoveryPlan& plan) const;
@@ -118,9 +134,13 @@ class RecoveryTarget {
 
   runtime::Detached run(std::shared_ptr<Recovery> recovery);
   runtime::Task<Status> prepare(Recovery& recovery);
+  Status prepareSurvivor(Recovery& recovery);
+  static bool hasArrived(const Recovery& recovery, const RecoveredEntry& found);
+  void openSide(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
+  static bool isCut(const Recovery& recovery, size_t number);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
   runtime::Task<Status> giveWay(Recovery& recovery, Status status, bool has_progressed, int64_t& last_progress_ns);
   Status replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next);
@@ -128,9 +148,13 @@ class RecoveryTarget {
   runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
 
+  void awaitEarlier(const std::shared_ptr<Recovery>& recovery) RC_EXCLUDES(lock_);
+
   const Parts parts_;
   store::TabletIntake intake_;
   ReplicaReader reader_;
+  SpinLock lock_;                                                          // a leaf
+  std::vector<std::weak_ptr<Recovery>> at_survivor_ RC_GUARDED_BY(lock_);  // attempts as a survivor, which may be over
   store::IntakeAttempts attempts_;
   Stats stats_;
 };

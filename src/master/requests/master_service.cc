@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mutation.h"
 #include "base/point.h"
 #include "store/durability.h"
 #include "store/range_slice.h"
@@ -21,14 +22,15 @@ struct MasterService::ReadKey {
   wire::Read::Request ask;
   ByteSpan key;
   KeyHash hash = 0;
-  Durability level = Durability::Buffered;
+  store::ObjectStore::ReadPermit permit;
 };
 
 MasterService::MasterService(const Parts& parts)
     : parts_(parts),
       replies_({parts.log, parts.pinned, parts.threads, parts.clock}),
       admission_(parts.link, parts.results, parts.clock),
-      multi_({parts.store, parts.log, parts.maintenance, replies_, admission_}),
+      multi_({parts.store, parts.log, parts.tablets, parts.priority_pulls, parts.maintenance, parts.clock, replies_,
+              admission_}),
       writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
       removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
 
@@ -89,18 +91,19 @@ void MasterService::read(Request request) {
   ReadKey key;
   if (!decodeRead(request, key)) return replies_.refuse(std::move(request), Status::BadRequest);
   const Status status =
-      parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
+      parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
   answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
 }
 
 void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
+  if (!ref && !key.permit.has_arrived) return awaitArrival(std::move(request), key.ask.table, key.hash);
   if (!ref) return request.replyWith(header);
   if (const Status damage = store::damageOf(ref); damage != Status::Ok)
     return replies_.refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
-  const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.level, ref);
+  const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.permit.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
   const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
   if (is_object) {
@@ -129,7 +132,7 @@ void MasterService::readBatch(std::span<Request> requests) {
     ReadKey& key = keys[count_valid];
     Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
     if (status == Status::Ok) {
-      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
     }
     if (status != Status::Ok) {
       replies_.refuse(std::move(request), status);
@@ -227,7 +230,30 @@ void MasterService::mutate(Request request, const store::Mutation& asked) {
     confirmClientAndMutate(std::move(request), mutation).detach();
     return;
   }
+  if (answer->awaits_arrival) return awaitArrival(std::move(request), mutation.table, mutation.hash);
   answerMutation(std::move(request), mutation.opcode, *answer);
+}
+
+// ---- keys that have not arrived
+
+/// Has a call wait until its key has arrived from the server that had the tablet before; then it begins again from its
+/// first check.
+void MasterService::awaitArrival(Request request, TableId table, KeyHash hash) {
+  const store::Tablet* const tablet = parts_.tablets.find(table, hash);
+  const bool may_wait = tablet != nullptr && parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+  if (!may_wait) return replies_.refuse(std::move(request), Status::RetryLater);
+  runWhenArrived(std::move(request), tablet->id, hash).detach();
+}
+
+runtime::Task<void> MasterService::runWhenArrived(Request request, TabletId tablet, KeyHash hash) {
+  const Status status = co_await parts_.priority_pulls.wait(request.executor(), tablet, hash);
+  if (status != Status::Ok) {
+    replies_.refuse(std::move(request), status);
+  } else if (request.opcode() == Opcode::Read) {
+    read(std::move(request));
+  } else {
+    mutateAgain(std::move(request));
+  }
 }
 
 runtime::Task<void> MasterService::confirmClientAndMutate(Request request, store::Mutation mutation) {
@@ -273,7 +299,33 @@ void MasterService::answerMutation(Request request, Opcode opcode, const store::
 
 // ---- scan
 
-void MasterService::scan(Request request) {
+void MasterService::scan(Request request) { scanPiece(std::move(request), {}); }
+
+runtime::Task<void> MasterService::scanWhenArrived(Request request, TabletId tablet, KeyHash first) {
+  const PriorityPulls::Piece piece = co_await parts_.priority_pulls.waitForPiece(request.executor(), tablet, first);
+  if (piece.status != Status::Ok) {
+    replies_.refuse(std::move(request), piece.status);
+  } else {
+    scanPiece(std::move(request), piece.last);
+  }
+}
+
+/// The hashes of a tablet from `cursor` on that a scan may list: all, or those that have arrived.
+/// @param piece_last  up to here they have arrived besides
+std::optional<KeyHash> MasterService::lastToList(const store::Tablet& tablet, KeyHash cursor,
+                                                 std::optional<KeyHash> piece_last) {
+  const bool has_all = tablet.arriving == nullptr || tablet.arriving->hasAll();
+  if (has_all || RC_MUTATION("scan-past-the-frontier")) return tablet.range.last;
+  std::optional<KeyHash> last;
+  const KeyHash frontier = tablet.arriving->frontier();
+  if (cursor < frontier) last = frontier - 1;
+  // Once nothing arrives any more, a replay passes over all but what is before the frontier.
+  if (piece_last && !tablet.arriving->isClosed()) last = std::max(last.value_or(0), *piece_last);
+  return last;
+}
+
+/// @param piece_last  from the cursor up to here everything has arrived
+void MasterService::scanPiece(Request request, std::optional<KeyHash> piece_last) {
   wire::Scan::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask))
     return replies_.refuse(std::move(request), Status::BadRequest);
@@ -281,12 +333,20 @@ void MasterService::scan(Request request) {
   Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, store::Access::Read, tablet);
   if (status == Status::Ok && !parts_.lease.isValid(replies_.freshNowNs(request))) status = Status::LeaseUnknown;
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
+  // Asked before the look at the index: what has arrived by now is found there.
+  const std::optional<KeyHash> last = lastToList(*tablet, ask.cursor, piece_last);
+  if (!last) {
+    const bool may_wait = parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+    if (!may_wait) return replies_.refuse(std::move(request), Status::RetryLater);
+    scanWhenArrived(std::move(request), tablet->id, ask.cursor).detach();
+    return;
+  }
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
   store::ShowAfter show_after;
   status = slice.fill(
-      parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
+      parts_.store, parts_.index, ask.table, {ask.cursor, *last},
       {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
       [&](log::EntryRef ref) {
         const log::EntryView entry = parts_.store.entry(ref);
@@ -295,6 +355,8 @@ void MasterService::scan(Request request) {
       [&](log::EntryRef ref) { show_after.add(store::ShowAfter::of(parts_.log, tablet->durability, ref)); });
   if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
+  // What has not arrived is the next answer's.
+  if (!slice.next && *last != tablet->range.last) slice.next = *last + 1;
   TxMessage response = request.allocate(slice.bytes);
   response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
                                            .next_cursor = slice.next.value_or(0),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "master/cluster/coordinator_link.h"
+#include "master/migration/priority_pulls.h"
 #include "master/requests/client_admission.h"
 #include "master/requests/client_replies.h"
 #include "master/requests/multi_requests.h"
@@ -29,6 +30,7 @@ class MasterService final {
     store::ResultTable& results;
     store::ServerLease& lease;
     CoordinatorLink& link;
+    PriorityPulls& priority_pulls;
     store::Maintenance& maintenance;
     PinnedValues& pinned;
     store::Threads& threads;
@@ -67,6 +69,12 @@ class MasterService final {
   }
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, store::Mutation mutation);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const store::Answer& answer);
+  runtime::Task<void> scanWhenArrived(rpc::Request request, TabletId tablet, KeyHash first);
+  static std::optional<KeyHash> lastToList(const store::Tablet& tablet, KeyHash cursor,
+                                           std::optional<KeyHash> piece_last);
+  void scanPiece(rpc::Request request, std::optional<KeyHash> piece_last);
+  runtime::Task<void> runWhenArrived(rpc::Request request, TabletId tablet, KeyHash hash);
+  void awaitArrival(rpc::Request request, TableId table, KeyHash hash);
 
   const Parts parts_;
   ClientReplies replies_;

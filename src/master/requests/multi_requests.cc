@@ -22,7 +22,7 @@ struct ReadPart {
   KeyHash hash = 0;
   TabletEpoch epoch;
   Status status = Status::Ok;
-  Durability level = Durability::Buffered;
+  store::ObjectStore::ReadPermit permit;
   bool is_apart = false;  ///< its value is borrowed
   log::EntryRef ref;
 };
@@ -79,6 +79,27 @@ void lookUp(store::ObjectStore& store, std::span<ReadPart> batch) {
   }
 }
 
+// The keys whose contents are still at another server. Allocates only if there are some.
+std::vector<PriorityPulls::Wanted> notArrived(const store::TabletTable& tablets, std::span<const ReadPart> parts) {
+  std::vector<PriorityPulls::Wanted> wanted;
+  for (const ReadPart& part : parts) {
+    if (part.status != Status::Ok || part.ref || part.permit.has_arrived) continue;
+    const store::Tablet* const tablet = tablets.find(part.key.table, part.hash);
+    if (tablet != nullptr) wanted.push_back({tablet->id, part.hash});
+  }
+  return wanted;
+}
+
+std::vector<PriorityPulls::Wanted> notArrived(const store::TabletTable& tablets, std::span<const MutationPart> parts) {
+  std::vector<PriorityPulls::Wanted> wanted;
+  for (const MutationPart& part : parts) {
+    const store::Tablet* const tablet = tablets.find(part.mutation.table, part.mutation.hash);
+    const bool waits = tablet != nullptr && part.answer.status == Status::Ok && !tablet->hasArrived(part.mutation.hash);
+    if (waits) wanted.push_back({tablet->id, part.mutation.hash});
+  }
+  return wanted;
+}
+
 // Makes `status` of the parts what is to be answered, and gives the bytes of the whole answer. A value for which there
 // is no room is left out.
 uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) {
@@ -88,7 +109,7 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
     if (part.status != Status::Ok) continue;
     const log::EntryView entry = part.ref ? store.entry(part.ref) : log::EntryView();
     if (!part.ref || entry.type() != log::EntryType::Object) {
-      part.status = Status::NotFound;
+      part.status = part.ref || part.permit.has_arrived ? Status::NotFound : Status::RetryLater;
       continue;
     }
     const uint64_t value_bytes = entry.payloadBytes();
@@ -164,6 +185,18 @@ void append(TxMessage& response, std::span<const MutationPart> parts) {
 }  // namespace
 
 void MultiRequests::read(Request request) {
+  const bool may_wait = parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+  readNow(std::move(request), may_wait);
+}
+
+runtime::Task<void> MultiRequests::readWhenArrived(Request request, std::vector<PriorityPulls::Wanted> wanted) {
+  const Status status = co_await parts_.priority_pulls.waitForAll(request.executor(), wanted);
+  // What has not come gets its own status.
+  const bool may_wait = status == Status::Ok && parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+  readNow(std::move(request), may_wait);
+}
+
+void MultiRequests::readNow(Request request, bool may_wait) {
   wire::MultiRead::Request ask;
   // Checked before anything is allocated for the count, which a peer may have made up.
   if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !request.message().tail().empty() ||
@@ -181,7 +214,7 @@ void MultiRequests::read(Request request) {
   const int64_t now_ns = parts_.replies.freshNowNs(request);
   for (ReadPart& part : parts) {
     part.status =
-        parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
+        parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.permit));
   }
   store::ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
@@ -189,7 +222,15 @@ void MultiRequests::read(Request request) {
     lookUp(parts_.store, batch);
     RC_POINT(Read);
     for (const ReadPart& part : batch) {
-      if (part.status == Status::Ok && part.ref) show_after.add(store::ShowAfter::of(parts_.log, part.level, part.ref));
+      if (part.status == Status::Ok && part.ref)
+        show_after.add(store::ShowAfter::of(parts_.log, part.permit.level, part.ref));
+    }
+  }
+  if (may_wait) {
+    std::vector<PriorityPulls::Wanted> wanted = notArrived(parts_.tablets, parts);
+    if (!wanted.empty()) {
+      readWhenArrived(std::move(request), std::move(wanted)).detach();
+      return;
     }
   }
   const uint64_t response_bytes =
@@ -229,6 +270,10 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
     parts_.replies.refuse(std::move(request), Status::BadRequest);
     co_return;
   }
+
+  // What has not arrived by then is refused part by part.
+  const std::vector<PriorityPulls::Wanted> wanted = notArrived(parts_.tablets, parts);
+  if (!wanted.empty()) (void)co_await parts_.priority_pulls.waitForAll(request.executor(), wanted);
 
   // A part that fails does not keep the others from happening. Between slices other requests get their turn.
   constexpr size_t kPartsPerSlice = 64;

@@ -41,6 +41,7 @@ void DurableCheck::check(const char* when) {
   readDisks(all);
   alone_now_ = alone_ ? alone_() : std::nullopt;
   for (auto& [id, owner] : all) judge(owner);
+  for (const coordinator::Tablet& tablet : lent_) judgeLent(tablet, all);
   if (judge_ != nullptr && judge_random_.below(kJudgedOf) == 0) askJudge(all);
 }
 
@@ -102,6 +103,7 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
       take(at->second);
   };
   table_ids_.assign(tables_.all().size(), TableId());
+  lent_.clear();
   each(coordinator::kTablePrefix, [&](const std::string& bytes) {
     coordinator::Table table;
     if (!decode(bytes, table)) return;
@@ -112,12 +114,14 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
   each(coordinator::kTabletPrefix, [&](const std::string& bytes) {
     coordinator::Tablet tablet;
     if (!decode(bytes, tablet) || tablet.logs.empty()) return;
-    Owner& owner = owners[tablet.owner];
-    owner.tablets.push_back(tablet);
+    (tablet.isLent() ? lent_ : owners[tablet.owner].tablets).push_back(tablet);
     const auto index =
         static_cast<size_t>(std::find(table_ids_.begin(), table_ids_.end(), tablet.table) - table_ids_.begin());
-    owner.is_all_sync =
-        owner.is_all_sync && index < table_ids_.size() && tables_.all()[index].durability == Durability::Sync;
+    const bool is_sync = index < table_ids_.size() && tables_.all()[index].durability == Durability::Sync;
+    for (const coordinator::LogRef& log : tablet.logs) {
+      Owner& owner = owners[log.server];
+      owner.is_all_sync = owner.is_all_sync && is_sync;
+    }
   });
   if (owners.empty()) return owners;
   each(coordinator::kServerPrefix, [&](const std::string& bytes) {
@@ -129,19 +133,27 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
   return owners;
 }
 
-bool DurableCheck::isOwned(const Owner& owner, Facts& facts) const {
+bool DurableCheck::isIn(const std::vector<coordinator::Tablet>& tablets, Facts& facts) const {
   const TableId table = table_ids_[tables_.indexOf(facts.key)];
   if (table != facts.table) {
     facts.table = table;
     facts.hash = hashKey(table, asBytes(facts.bytes));
   }
-  return table != TableId() && std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const auto& tablet) {
+  return table != TableId() && std::any_of(tablets.begin(), tablets.end(), [&](const auto& tablet) {
            return tablet.table == table && tablet.range.contains(facts.hash);
          });
 }
 
-bool DurableCheck::wasAnythingTold(const Owner& owner) const {
-  return std::any_of(owner.keys.begin(), owner.keys.end(), [&](size_t place) { return facts_[place].shown != 0; });
+std::vector<size_t> DurableCheck::keysOf(const std::vector<coordinator::Tablet>& tablets) {
+  std::vector<size_t> keys;
+  for (size_t place = 0; place < facts_.size(); ++place) {
+    if (isIn(tablets, facts_[place])) keys.push_back(place);
+  }
+  return keys;
+}
+
+bool DurableCheck::wasAnythingTold(const std::vector<size_t>& keys) const {
+  return std::any_of(keys.begin(), keys.end(), [&](size_t place) { return facts_[place].shown != 0; });
 }
 
 size_t DurableCheck::placeOf(HistoryKey key) {
@@ -327,16 +339,14 @@ bool DurableCheck::isWholeWithout(ServerId server, size_t absent) {
 }
 
 void DurableCheck::judge(Owner& owner) {
-  for (size_t place = 0; place < facts_.size(); ++place) {
-    if (isOwned(owner, facts_[place])) owner.keys.push_back(place);
-  }
+  owner.keys = keysOf(owner.tablets);
   replayed_.clear();
   const std::string who = "server " + std::to_string(owner.server.id.value);
   const uint32_t all = (1U << disks_.size()) - 1;
   const coordinator::LogSurvey whole = survey(owner, all);
   if (whole.isComplete()) {
     judgeLog(owner, whole, who);
-  } else if (!is_somebody_powerless_ && owner.server.id != alone_now_ && wasAnythingTold(owner)) {
+  } else if (!is_somebody_powerless_ && owner.server.id != alone_now_ && wasAnythingTold(owner.keys)) {
     fail("the log of " + who + " is not whole: " +
          (whole.head ? std::to_string(whole.missing.size()) + " segments are missing" : "it has no end"));
   }
@@ -351,11 +361,50 @@ void DurableCheck::judge(Owner& owner) {
   }
 }
 
+// The contents of a tablet that is being handed over are in two logs: if both servers die, both are replayed together.
+void DurableCheck::judgeLent(const coordinator::Tablet& tablet, const std::map<ServerId, Owner>& owners) {
+  const std::string who = "tablet " + std::to_string(tablet.id.value) + " in the logs of servers " +
+                          std::to_string(tablet.logs[0].server.value) + " and " +
+                          std::to_string(tablet.logs[1].server.value);
+  const uint32_t all = (1U << disks_.size()) - 1;
+  const std::vector<size_t> keys = keysOf({tablet});
+  for (const coordinator::LogRef& log : tablet.logs) {
+    const bool is_excused = is_somebody_powerless_ || log.server == alone_now_ || !wasAnythingTold(keys);
+    if (!is_excused && !survey(owners.at(log.server), all).isComplete()) {
+      return fail("the log of server " + std::to_string(log.server.value) + " is not whole, for " + who);
+    }
+  }
+  judgeLogs(tablet, owners, all, who);
+  const auto part = static_cast<uint32_t>(random_.between(1, all));
+  judgeLogs(tablet, owners, part, who + ", of the machines " + std::to_string(part) + " (bits)");
+}
+
+void DurableCheck::judgeLogs(const coordinator::Tablet& tablet, const std::map<ServerId, Owner>& owners,
+                             uint32_t machines, const std::string& who) {
+  std::vector<std::pair<coordinator::Tablet, Members>> parts;
+  for (const coordinator::LogRef& log : tablet.logs) {
+    const Owner& owner = owners.at(log.server);
+    const coordinator::LogSurvey found = survey(owner, machines);
+    if (!found.isComplete()) return;
+    parts.emplace_back(tablet, membersOf(owner, found));
+    parts.back().first.logs = {log};
+  }
+  ++lent_judged_;
+  beginReplay();
+  for (auto& [part, members] : parts) replay(part.logs.front().server, {part}, std::move(members));
+  const std::vector<size_t> met = met_;
+  for (const size_t place : met) judgeKey(facts_[place], who);
+  for (const size_t place : keysOf({tablet})) {
+    if (facts_[place].newest.replay != replay_) judgeKey(facts_[place], who);
+  }
+}
+
 void DurableCheck::judgeLog(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who) {
   ++replays_;
   Members members = membersOf(owner, survey);
   if (std::find(replayed_.begin(), replayed_.end(), members) != replayed_.end()) return;
-  replay(owner, members);
+  beginReplay();
+  replay(owner.server.id, owner.tablets, members);
   replayed_.push_back(std::move(members));
   for (const size_t place : met_) judgeKey(facts_[place], who);
   for (const size_t place : owner.keys) {
@@ -378,16 +427,20 @@ DurableCheck::Members DurableCheck::membersOf(const Owner& owner, const coordina
   return members;
 }
 
-void DurableCheck::replay(const Owner& owner, Members members) {
+void DurableCheck::beginReplay() {
   ++replay_;
   met_.clear();
+}
+
+// Replays the part of the tablets that is in the log of a server.
+void DurableCheck::replay(ServerId server, const std::vector<coordinator::Tablet>& tablets, Members members) {
   for (size_t i = members.size(); i > 1; --i) std::swap(members[i - 1], members[random_.below(i)]);
   for (const auto& [segment, contents] : members) {
     for (const Entry& entry : contents->entries) {
-      const bool counts = std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const auto& tablet) {
-        return tablet.table.value == entry.table && tablet.range.contains(entry.hash) &&
-               segment >= tablet.logs.front().first_segment &&
-               (!entry.is_tombstone || entry.named >= tablet.logs.front().first_segment);
+      const bool counts = std::any_of(tablets.begin(), tablets.end(), [&, of = segment](const auto& tablet) {
+        const SegmentId first_segment = tablet.logOf(server)->first_segment;
+        return tablet.table.value == entry.table && tablet.range.contains(entry.hash) && of >= first_segment &&
+               (!entry.is_tombstone || entry.named >= first_segment);
       });
       if (!counts) continue;
       Newest& newest = facts_[entry.place].newest;
@@ -436,6 +489,7 @@ void DurableCheck::askJudge(const std::map<ServerId, Owner>& owners) {
   addDisks(moment);
   addKeys(moment);
   for (const auto& [id, owner] : owners) {
+    if (owner.tablets.empty()) continue;
     JudgedMoment::Owner& judged = moment.owners.emplace_back();
     judged.server = id;
     judged.floor_segment = owner.server.floor.segment;

@@ -66,6 +66,8 @@ class DurableCheck {
   uint64_t momentCount() const { return moments_; }
   uint64_t replayCount() const { return replays_; }
   uint64_t partialCount() const { return partial_; }
+  /// Of those, tablets whose contents were in two logs.
+  uint64_t lentCount() const { return lent_judged_; }
   const JudgeCounts& judgeCounts() const { return judge_counts_; }
   /// One line for each difference, of the first moment that had one.
   const std::vector<std::string>& failures() const { return failures_; }
@@ -126,7 +128,7 @@ class DurableCheck {
     coordinator::Server server;
     std::vector<coordinator::Tablet> tablets;
     std::vector<size_t> keys;  ///< places of those that are in the tablets
-    bool is_all_sync = true;   ///< of the tablets' tables
+    bool is_all_sync = true;   ///< of the tablets' tables, also those of which only a part of the contents is there
   };
 
   /// A member of a log, and the replica that is replayed for it.
@@ -148,16 +150,21 @@ class DurableCheck {
   void addContents(const log::Certificate& certificate, ByteSpan bytes);
   size_t placeOf(HistoryKey key);
   void judge(Owner& owner);
+  void judgeLent(const coordinator::Tablet& tablet, const std::map<ServerId, Owner>& owners);
+  void judgeLogs(const coordinator::Tablet& tablet, const std::map<ServerId, Owner>& owners, uint32_t machines,
+                 const std::string& who);
   std::map<ServerId, std::vector<coordinator::Replica>> answers(ServerId owner, uint32_t machines) const;
   coordinator::LogSurvey survey(const Owner& owner, uint32_t machines) const;
   void judgeLog(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who);
   Members membersOf(const Owner& owner, const coordinator::LogSurvey& survey) const;
-  void replay(const Owner& owner, Members members);
+  void beginReplay();
+  void replay(ServerId server, const std::vector<coordinator::Tablet>& tablets, Members members);
   void judgeKey(const Facts& facts, const std::string& who);
-  bool isOwned(const Owner& owner, Facts& facts) const;
+  bool isIn(const std::vector<coordinator::Tablet>& tablets, Facts& facts) const;
+  std::vector<size_t> keysOf(const std::vector<coordinator::Tablet>& tablets);
   bool hasOpen(HistoryKey key, bool removes) const;
   bool mayHaveWritten(HistoryKey key, const ObservedValue& value) const;
-  bool wasAnythingTold(const Owner& owner) const;
+  bool wasAnythingTold(const std::vector<size_t>& keys) const;
   void askJudge(const std::map<ServerId, Owner>& owners);
   void addDisks(JudgedMoment& moment) const;
   void addKeys(JudgedMoment& moment);
@@ -183,6 +190,7 @@ class DurableCheck {
   bool was_deceived_ = false;               ///< a disk has lost what it had said was flushed
   bool is_somebody_powerless_ = false;      ///< whose disk was not read
   std::optional<ServerId> alone_now_;
+  std::vector<coordinator::Tablet> lent_;  ///< tablets whose contents are in two logs
   FrameJudge* judge_ = nullptr;
   uint64_t seed_ = 0;             ///< of the run, for the judge
   runtime::Random judge_random_;  ///< what it is asked
@@ -192,6 +200,7 @@ class DurableCheck {
   uint64_t replay_ = 0;   ///< number of the last one
   uint64_t replays_ = 0;  ///< logs judged
   uint64_t partial_ = 0;
+  uint64_t lent_judged_ = 0;
   std::vector<std::string> failures_;
 };
 

@@ -436,9 +436,9 @@ runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel)
 
 // ---- the end of a server
 
-// Its last tablet has been copied when the coordinator loses sight of it: it still answers reads, until its lease ends,
-// and the new owner may not begin before. Clients reach both. Some of them stand still all the while and come back
-// believing that the tablet is where it was.
+// All of its last tablet has arrived at the new owner when the coordinator loses sight of it. It still has what it has
+// lent, and a lease. Clients reach both. Some of them stand still all the while and come back believing that the tablet
+// is where it was.
 runtime::Task<void> Nemesis::retireServer() {
   const size_t index = otherServer(cluster_.servers.size());
   const std::optional<client::TabletInfo> last = co_await emptyServer(index);
@@ -484,13 +484,14 @@ runtime::Task<std::optional<client::TabletInfo>> Nemesis::emptyServer(size_t ind
   co_return std::nullopt;
 }
 
-/// Waits until everything has been copied. False if the move ended before that was seen.
+/// Waits until everything has arrived. False if the move ended before that was seen.
 runtime::Task<bool> Nemesis::awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination) {
   constexpr int kLooksPerQuestion = 100;
   for (;;) {
     for (int look = 0; look < kLooksPerQuestion; ++look) {
       const auto progress = destination.migrationTarget()->progress(tablet);
-      if (progress.ok() && progress->done) co_return progress->status == Status::Ok;
+      if (progress.ok() && progress->phase >= master::MigrationTarget::Phase::Joined) co_return true;
+      if (progress.ok() && progress->done) co_return false;
       co_await runtime::sleepFor(admin_.dispatch(), kMilli / 5);
     }
     auto status = co_await admin_.core().coordinator().migrationStatus(migration, soon());

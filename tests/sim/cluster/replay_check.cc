@@ -23,7 +23,9 @@ class Replay {
   std::vector<std::string> run(const std::vector<HistoryKey>& keys) {
     if (master_.log() == nullptr || !master_.log()->headId()) return {};
     for (const store::Tablet& tablet : master_.tablets().list()) {
-      if (tablet.state != store::TabletState::Pulling) tablets_.push_back(tablet);
+      // The contents of a tablet that is handed over are in two logs, and may be replayed just now.
+      const bool is_whole = tablet.state == store::TabletState::Normal || tablet.state == store::TabletState::Frozen;
+      if (is_whole) tablets_.push_back(tablet);
     }
     if (tablets_.empty() || !collect()) return failures_;
     replayAll();

@@ -42,7 +42,9 @@ bool isSame(const log::EntryView& kept, const log::EntryView& stored) {
     return stored.namesSegment() && stored.namedSegment() == kept.namedSegment() &&
            stored.version() == kept.version() + 1;
   }
-  return kept.type() == stored.type() && kept.version() == stored.version() &&
+  // A remove while the tablet arrives logs two tombstones, which differ only in what they name.
+  const bool is_other = kept.type() == log::EntryType::Tombstone && kept.namedSegment() != stored.namedSegment();
+  return kept.type() == stored.type() && kept.version() == stored.version() && !is_other &&
          std::ranges::equal(kept.payload(), stored.payload());
 }
 
@@ -55,7 +57,8 @@ bool isMissed(const master::Master& master, SegmentId segment, const log::EntryV
   if (named != nullptr && named->state() != log::SegmentState::Unlinked) return true;
   if (entry.type() != log::EntryType::Object) return false;
   const store::Found found = master.store().lookup(entry.table(), hashKey(entry.table(), entry.key()), entry.key());
-  return found.ref && found.entry.version() == entry.version() && log.pool().segmentOf(found.ref)->id() == segment;
+  return found.ref && found.entry.type() == log::EntryType::Object && found.entry.version() == entry.version() &&
+         log.pool().segmentOf(found.ref)->id() == segment;
 }
 
 }  // namespace

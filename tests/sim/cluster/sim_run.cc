@@ -506,6 +506,7 @@ class Scenario {
     counts.moments_judged = durable_check_.momentCount();
     counts.disks_replayed = durable_check_.replayCount();
     counts.partly_replayed = durable_check_.partialCount();
+    counts.lent_judged = durable_check_.lentCount();
     counts.judged = durable_check_.judgeCounts();
     counts.answers_judged = ledger_.checkedCount();
     report_.trace_hash = cluster_.scheduler.traceHash();
@@ -577,8 +578,10 @@ void RunCounts::add(const RunCounts& other) {
   older_copies_found += other.older_copies_found;
   verdicts_by_silence += other.verdicts_by_silence;
   coordinator_restarts += other.coordinator_restarts;
-  restarts_copying += other.restarts_copying;
-  restarts_handed_over += other.restarts_handed_over;
+  restarts_preparing += other.restarts_preparing;
+  restarts_freezing += other.restarts_freezing;
+  restarts_arriving += other.restarts_arriving;
+  restarts_arrived += other.restarts_arrived;
   restarts_giving_up += other.restarts_giving_up;
   restarts_splitting += other.restarts_splitting;
   restarts_fencing += other.restarts_fencing;
@@ -628,6 +631,7 @@ void RunCounts::add(const RunCounts& other) {
   replicas_compared += other.replicas_compared;
   compacted_compared += other.compacted_compared;
   moments_judged += other.moments_judged;
+  lent_judged += other.lent_judged;
   disks_replayed += other.disks_replayed;
   partly_replayed += other.partly_replayed;
   for (size_t i = 0; i < judged.size(); ++i) judged[i] += other.judged[i];

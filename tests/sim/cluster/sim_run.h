@@ -78,9 +78,11 @@ struct RunCounts {
   uint64_t verdicts_by_silence = 0;
   uint64_t coordinator_restarts = 0;
   // Of them, those while such a transition was under way.
-  uint64_t restarts_copying = 0;      ///< a move that had not been handed over
-  uint64_t restarts_handed_over = 0;  ///< a move whose destination owned the tablet
-  uint64_t restarts_giving_up = 0;    ///< a move
+  uint64_t restarts_preparing = 0;  ///< a move whose destination got ready
+  uint64_t restarts_freezing = 0;   ///< a move whose source was frozen, or about to be
+  uint64_t restarts_arriving = 0;   ///< a move whose tablet's contents were in two logs
+  uint64_t restarts_arrived = 0;    ///< a move whose source had not dropped the tablet
+  uint64_t restarts_giving_up = 0;  ///< a move
   uint64_t restarts_splitting = 0;
   uint64_t restarts_fencing = 0;     ///< a dead server's tablets were assigned to nobody yet
   uint64_t restarts_recovering = 0;  ///< they were being fetched
@@ -132,6 +134,7 @@ struct RunCounts {
   uint64_t moments_judged = 0;       ///< at which the disks held what clients had been told
   uint64_t disks_replayed = 0;       ///< logs, at those moments, from all machines or some
   uint64_t partly_replayed = 0;      ///< of them, from some
+  uint64_t lent_judged = 0;          ///< tablets whose contents were in two logs
   JudgeCounts judged = {};           ///< by the judge of frames
   uint64_t clusters_powerless = 0;   ///< all machines lost their power in one instant
   uint64_t flushes_requested = 0;    ///< of replicas, because somebody waited

@@ -38,8 +38,10 @@ void countInterrupted(const coordinator::MemoryDisk& disk, RunCounts& counts) {
     is_fencing = is_fencing || (!server.alive && unassigned.contains(server.id));
     is_releasing = is_releasing || (!server.alive && !server.recovered && !owners.contains(server.id));
   });
-  counts.restarts_copying += steps.count(coordinator::MigrationStep::Copying);
-  counts.restarts_handed_over += steps.count(coordinator::MigrationStep::HandedOver);
+  counts.restarts_preparing += steps.count(coordinator::MigrationStep::Preparing);
+  counts.restarts_freezing += steps.count(coordinator::MigrationStep::Freezing);
+  counts.restarts_arriving += steps.count(coordinator::MigrationStep::Arriving);
+  counts.restarts_arrived += steps.count(coordinator::MigrationStep::Arrived);
   counts.restarts_giving_up += steps.count(coordinator::MigrationStep::GivingUp);
   counts.restarts_splitting += states.count(coordinator::TabletState::Splitting);
   counts.restarts_fencing += is_fencing ? 1 : 0;

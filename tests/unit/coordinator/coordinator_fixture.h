@@ -77,7 +77,7 @@ class Bench {
   runtime::SimScheduler& scheduler() { return scheduler_; }
   int64_t nowNs() { return life_->journal.nowNs(); }
 
-  void start() { ASSERT_EQ(tryStart(), Status::Ok); }
+  void start() { ASSERT_EQ(tryStart(), Status::Ok) << life_->journal.warning(); }
   /// The outcome of reading what is on the disk.
   Status tryStart() {
     crash();

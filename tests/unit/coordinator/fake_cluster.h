@@ -1,8 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,9 +17,18 @@ class FakeCluster {
   struct Held {
     Tablet tablet;
     bool frozen = false;
-    bool pulling = false;  ///< answers nothing
-    bool pulled = false;
-    uint64_t content = 0;
+    bool lent = false;      ///< answers nothing
+    bool pulling = false;   ///< answers nothing
+    bool pulled = false;    ///< of a move: it is ready; else: everything is there
+    bool adopted = false;   ///< of a move
+    bool arriving = false;  ///< answers, and the rest of the content is at `source`
+    bool has_all = false;   ///< everything has arrived
+    bool joined = false;    ///< and is in its log
+    ServerId source{};
+    uint64_t content = 0;        ///< the part that is its own
+    uint64_t arrived = 0;        ///< the part of the source
+    TabletEpoch intake_epoch{};  ///< of what a survivor fetches for it; none: nothing
+    uint64_t intake = 0;         ///< what that is
   };
   struct Machine {
     bool up = true;
@@ -39,6 +45,7 @@ class FakeCluster {
     uint64_t recovery_count = 0;  ///< that began here
     uint64_t places_free = 0;     ///< of kPlaces
   };
+  static constexpr Version kVersionCeiling = 77;
   static constexpr uint32_t kCopies = 3;
   static constexpr uint64_t kPlaces = 64;
   static constexpr uint64_t kPlaceBytes = uint64_t{8} << 20;
@@ -53,101 +60,18 @@ class FakeCluster {
   Machine& machine(ServerId id) { return machines_[id]; }
   std::map<ServerId, Machine>& machines() { return machines_; }
 
-  Status take(ServerId server, const Tablet& tablet, bool created_empty) {
-    Machine& at = machines_[server];
-    if (at.refusals_left > 0) {
-      --at.refusals_left;
-      return Status::RetryLater;
-    }
-    const auto found = at.tablets.find(tablet.id);
-    if (found != at.tablets.end()) {
-      Held& held = found->second;
-      if (held.tablet.epoch != tablet.epoch) {
-        return held.tablet.epoch > tablet.epoch ? Status::StaleEpoch : Status::BadRequest;
-      }
-      if (held.pulling) {
-        if (!held.pulled) return Status::RetryLater;
-        held.pulling = false;
-      }
-      return Status::Ok;
-    }
-    if (isOld(at, tablet)) return Status::StaleEpoch;
-    if (!created_empty) return Status::NotFound;
-    at.tablets[tablet.id] = {.tablet = tablet};
-    return Status::Ok;
-  }
-  Status drop(ServerId server, TabletId tablet, TabletEpoch epoch) {
-    Machine& at = machines_[server];
-    if (at.drop_failure != Status::Ok) return at.drop_failure;
-    TabletEpoch& floor = at.dropped[tablet];
-    floor = std::max(floor, epoch);
-    const auto found = at.tablets.find(tablet);
-    if (found == at.tablets.end()) return Status::Ok;
-    if (found->second.tablet.epoch > epoch) return Status::StaleEpoch;
-    at.tablets.erase(found);
-    return Status::Ok;
-  }
-  Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper) {
-    Machine& at = machines_[server];
-    if (at.tablets.contains(lower.id) && at.tablets.contains(upper.id)) return Status::Ok;
-    const auto found = at.tablets.find(id);
-    if (found == at.tablets.end()) return Status::NotFound;
-    const uint64_t content = found->second.content;
-    at.tablets.erase(found);
-    at.tablets[lower.id] = {.tablet = lower, .content = content};
-    at.tablets[upper.id] = {.tablet = upper, .content = content};
-    return Status::Ok;
-  }
-  Status freeze(ServerId server, TabletId id, TabletEpoch epoch, bool frozen, TabletEpoch new_epoch) {
-    Machine& at = machines_[server];
-    const auto found = at.tablets.find(id);
-    if (found == at.tablets.end()) return Status::NotFound;
-    Held& held = found->second;
-    if (!frozen && held.tablet.epoch == new_epoch) return Status::Ok;
-    if (held.tablet.epoch != epoch) return Status::StaleEpoch;
-    held.frozen = frozen;
-    if (!frozen) held.tablet.epoch = new_epoch;
-    return Status::Ok;
-  }
-  Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source) {
-    Machine& at = machines_[server];
-    const auto found = at.tablets.find(tablet.id);
-    if (found != at.tablets.end()) {
-      if (found->second.tablet.epoch == tablet.epoch) return Status::Ok;
-      if (found->second.tablet.epoch > tablet.epoch || !found->second.pulling) return Status::StaleEpoch;
-    }
-    if (isOld(at, tablet)) return Status::StaleEpoch;
-    const Machine& from = machines_[source];
-    const auto original = from.tablets.find(tablet.id);
-    if (original == from.tablets.end()) return Status::NotFound;
-    EXPECT_TRUE(original->second.frozen);
-    EXPECT_EQ(original->second.tablet.epoch, source_epoch);
-    at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = original->second.content};
-    return Status::Ok;
-  }
-  PullResult progress(ServerId server, TabletId id, SegmentId segment) {
-    Machine& at = machines_[server];
-    const auto found = at.tablets.find(id);
-    PullResult result;
-    if (found == at.tablets.end()) {
-      result.status = Status::NotFound;
-      return result;
-    }
-    result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
-    if (mastersAtWork() > masters_with_places && !found->second.pulled) {
-      result.lacks_places = true;
-      if (!masters_give_up || ++at.pull_polls % 20 != 0) return result;
-      result.pull_status = Status::TooFewReplicas;
-      ++given_up_count;
-      return result;
-    }
-    found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
-    result.done = found->second.pulled;
-    result.fraction = result.done ? 1 : 0.5;
-    result.objects = found->second.content;
-    result.log = {server, segment};
-    return result;
-  }
+  Status take(ServerId server, const Tablet& tablet, bool created_empty);
+  Status drop(ServerId server, TabletId tablet, TabletEpoch epoch);
+  Status giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch);
+  Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper);
+  Status freeze(ServerId server, TabletId id, TabletEpoch epoch, bool frozen, TabletEpoch new_epoch);
+  Status lend(ServerId server, TabletId id, TabletEpoch epoch);
+  Status adopt(ServerId server, TabletId id, TabletEpoch epoch, Version version_ceiling);
+  Status takeArriving(ServerId server, const Tablet& tablet);
+  Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source);
+  PullResult progress(ServerId server, TabletId id, TabletEpoch epoch, SegmentId segment);
+
+  PullResult progressOfMove(Machine& at, Held& held);
 
   /// A log of three segments, all of it on each of these. The last is its open head.
   void keepLog(ServerId master, const std::vector<ServerId>& backups, uint64_t epoch = 1) {
@@ -158,56 +82,13 @@ class FakeCluster {
   static Replica closedReplica(uint64_t segment) {
     return {.segment = SegmentId(segment), .epoch = 1, .is_closed = true, .previous_head = {}, .members = {}};
   }
-  static Replica openReplica(uint64_t segment, uint64_t epoch, const std::vector<uint64_t>& members) {
-    Replica replica{.segment = SegmentId(segment),
-                    .epoch = epoch,
-                    .has_digest = true,
-                    .previous_head = SegmentId(segment - 1),
-                    .members = {}};
-    for (const uint64_t member : members) replica.members.emplace_back(member);
-    return replica;
-  }
+  static Replica openReplica(uint64_t segment, uint64_t epoch, const std::vector<uint64_t>& members);
   /// Servers that fetch something.
-  size_t mastersAtWork() const {
-    return static_cast<size_t>(std::ranges::count_if(machines_, [](const auto& one) {
-      return one.second.up && std::ranges::any_of(one.second.tablets, [](const auto& held) {
-               return held.second.pulling && !held.second.pulled;
-             });
-    }));
-  }
-  std::vector<Replica> fence(ServerId backup, ServerId dead) {
-    Machine& at = machines_[backup];
-    at.fenced.insert(dead);
-    ++at.fence_count;
-    return at.replicas[dead];
-  }
-  Status recover(ServerId server, const RecoveryOrder& order) {
-    Machine& at = machines_[server];
-    for (const SurveyedSegment& segment : order.segments) {
-      EXPECT_FALSE(segment.holders.empty());
-      for (const uint32_t holder : segment.holders) {
-        EXPECT_TRUE(machines_[order.holders.at(holder)].fenced.contains(order.dead));
-      }
-    }
-    size_t known = 0;
-    for (const Tablet& tablet : order.tablets) {
-      EXPECT_EQ(tablet.owner, server);
-      const auto held = at.tablets.find(tablet.id);
-      if (isOld(at, tablet)) return Status::StaleEpoch;
-      if (held == at.tablets.end()) continue;
-      if (held->second.tablet.epoch > tablet.epoch) return Status::StaleEpoch;
-      if (held->second.tablet.epoch < tablet.epoch && !held->second.pulling) return Status::StaleEpoch;
-      known += held->second.tablet.epoch == tablet.epoch ? 1 : 0;
-    }
-    if (known != 0) return known == order.tablets.size() ? Status::Ok : Status::StaleEpoch;
-    if (order.dead == fails_for) return Status::BadRequest;
-    for (const Tablet& tablet : order.tablets) {
-      at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
-    }
-    ++at.recovery_count;
-    orders.push_back(order);
-    return Status::Ok;
-  }
+  size_t mastersAtWork() const;
+  std::vector<Replica> fence(ServerId backup, ServerId dead);
+  Status recover(ServerId server, const RecoveryOrder& order);
+  /// A survivor keeps what it has.
+  Status recoverOver(Machine& at, const RecoveryOrder& order);
 
   /// Does what a client does to one tablet by the map's word: adds one where owner and epoch agree. True if it did.
   bool mutate(const Tablet& known) {
@@ -215,29 +96,21 @@ class FakeCluster {
     const auto found = at.tablets.find(known.id);
     if (!at.up || found == at.tablets.end()) return false;
     Held& held = found->second;
-    if (held.tablet.epoch != known.epoch || held.frozen || held.pulling) return false;
+    if (held.tablet.epoch != known.epoch || held.frozen || held.lent || held.pulling) return false;
     ++held.content;
     return true;
   }
-  std::optional<uint64_t> read(const Tablet& known) {
-    Machine& at = machines_[known.owner];
-    const auto found = at.tablets.find(known.id);
-    if (!at.up || found == at.tablets.end()) return std::nullopt;
-    if (found->second.tablet.epoch != known.epoch || found->second.pulling) return std::nullopt;
-    return found->second.content;
-  }
+  std::optional<uint64_t> read(const Tablet& known);
 
-  Status pull_failure = Status::Ok;
+  Status pull_failure = Status::Ok;   ///< of moves that are not handed over, and of recoveries
   std::vector<RecoveryOrder> orders;  ///< that servers took
 
  private:
   // The part of the tablet's content that is in a server's log: all of it is durable.
-  uint64_t logged(ServerId server, const Tablet& tablet) {
-    for (const auto& [id, held] : machines_[server].tablets) {
-      if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) return held.content;
-    }
-    return 0;
-  }
+  // @param is_all  false: the other log has what has arrived from there, or was replayed from it, as well
+  uint64_t logged(ServerId server, const Tablet& tablet, bool is_all);
+  // Whether another server still needs what was lent to it.
+  bool isNeeded(TabletId tablet) const;
   static bool isOld(const Machine& at, const Tablet& tablet) {
     const auto floor = at.dropped.find(tablet.id);
     return floor != at.dropped.end() && tablet.epoch <= floor->second;

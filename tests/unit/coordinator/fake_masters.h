@@ -40,15 +40,45 @@ class FakeMasterCalls final : public MasterCalls {
     };
     co_return co_await call(server, act);
   }
+  runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
+      return cluster->giveUpIntake(server, tablet, epoch);
+    };
+    co_return co_await call(server, act);
+  }
   runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) override {
     const std::function<Status()> act = [cluster = &cluster_, server, tablet, lower, upper] {
       return cluster->split(server, tablet, lower, upper);
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<Status> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+  runtime::Task<TakeResult> takeArriving(ServerId server, Tablet tablet) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet] {
+      return cluster->takeArriving(server, tablet);
+    };
+    TakeResult result;
+    result.status = co_await call(server, act);
+    co_return result;
+  }
+  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
     const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
       return cluster->freeze(server, tablet, epoch, true, {});
+    };
+    FreezeResult result;
+    result.status = co_await call(server, act);
+    result.version_ceiling = FakeCluster::kVersionCeiling;
+    co_return result;
+  }
+  runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
+      return cluster->lend(server, tablet, epoch);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                    Version version_ceiling) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch, version_ceiling] {
+      return cluster->adopt(server, tablet, epoch, version_ceiling);
     };
     co_return co_await call(server, act);
   }
@@ -65,12 +95,12 @@ class FakeMasterCalls final : public MasterCalls {
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override {
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override {
     const std::function<Status()> act = [] { return Status::Ok; };
     const Status reached = co_await call(server, act);
     PullResult result;
     result.status = reached;
-    if (reached == Status::Ok) result = cluster_.progress(server, tablet, SegmentId(9));
+    if (reached == Status::Ok) result = cluster_.progress(server, tablet, epoch, SegmentId(9));
     co_return result;
   }
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override {

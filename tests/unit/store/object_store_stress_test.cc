@@ -20,7 +20,7 @@ namespace ramcore::store {
 namespace {
 
 constexpr TableId kStressTable(3);
-constexpr TabletEpoch kEpoch(1);
+constexpr TabletEpoch kStressEpoch(1);
 constexpr uint32_t kKeys = 150;     // written and removed by all
 constexpr uint32_t kCounters = 20;  // only added to
 constexpr uint32_t kShared = kKeys + kCounters;
@@ -66,7 +66,7 @@ class StoreStress {
     RC_CHECK(tablets_.add({.id = TabletId(1),
                            .table = kStressTable,
                            .range = {.first = 0, .last = UINT64_MAX},
-                           .epoch = kEpoch,
+                           .epoch = kStressEpoch,
                            .first_segment = {},
                            .counters = std::make_shared<TabletCounters>()}) == Status::Ok);
     for (uint32_t writer = 0; writer < kWriters; ++writer) results_.admit(ClientId(writer + 1), clock_.nowNs());
@@ -301,7 +301,7 @@ class StoreStress::Writer {
     mutation.value = value;
     mutation.delta = delta;
     mutation.identity = {ClientId(number_ + 1), Sequence(sequence_), Sequence(sequence_ - 1)};
-    mutation.epoch = kEpoch;
+    mutation.epoch = kStressEpoch;
     mutation.table = kStressTable;
     mutation.key = asBytes(name);
     mutation.hash = hashKey(kStressTable, mutation.key);

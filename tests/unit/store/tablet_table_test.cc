@@ -44,6 +44,38 @@ TEST_F(TabletTableTest, EmptyHoldsNothing) {
   EXPECT_TRUE(tablets_.list().empty());
 }
 
+TEST_F(TabletTableTest, ATabletThatArrivesIsServedAsFarAsItHasArrivedWhenNothingMoreComes) {
+  Tablet tablet = make(1, 1, 0, kLast, 4);
+  tablet.state = TabletState::Pulling;
+  ASSERT_EQ(tablets_.add(tablet), Status::Ok);
+  EXPECT_EQ(check(5, 4, Access::Read), Status::RetryLater);
+  const auto arriving = std::make_shared<ArrivingRange>(tablet.range, SegmentId(9));
+  ASSERT_EQ(tablets_.arrive(TabletId(1), arriving), Status::Ok);
+  EXPECT_EQ(tablets_.arrive(TabletId(1), arriving), Status::NotFound) << "not Pulling any more";
+  // What has not arrived can be waited for.
+  EXPECT_EQ(check(5, 4, Access::Read), Status::Ok);
+  EXPECT_EQ(check(5, 4, Access::Mutate), Status::Ok);
+  EXPECT_EQ(check(5, 3, Access::Read), Status::StaleEpoch);
+  EXPECT_FALSE(tablets_.find(TableId(1), 5)->hasArrived(5));
+  arriving->advance(100);
+  arriving->close();
+  EXPECT_EQ(check(99, 4, Access::Read), Status::Ok);
+  EXPECT_EQ(check(99, 4, Access::Mutate), Status::Ok);
+  EXPECT_EQ(check(100, 4, Access::Read), Status::RetryLater);
+  EXPECT_EQ(check(100, 4, Access::Mutate), Status::RetryLater);
+  ASSERT_EQ(tablets_.update(TabletId(1), TabletEpoch(4), TabletState::Normal, SegmentId(2)), Status::Ok);
+  EXPECT_EQ(check(100, 4, Access::Mutate), Status::Ok);
+  EXPECT_TRUE(tablets_.find(TableId(1), 100)->hasArrived(100));
+}
+
+TEST_F(TabletTableTest, WhatIsLentIsAnsweredByTheOtherServer) {
+  ASSERT_EQ(tablets_.add(make(1, 1, 0, kLast, 4)), Status::Ok);
+  ASSERT_EQ(tablets_.update(TabletId(1), TabletEpoch(4), TabletState::Lent, SegmentId(2)), Status::Ok);
+  EXPECT_EQ(check(5, 4, Access::Read), Status::WrongServer);
+  EXPECT_EQ(check(5, 4, Access::Mutate), Status::WrongServer);
+  EXPECT_EQ(idAt(1, 5), 1u) << "it is kept";
+}
+
 TEST_F(TabletTableTest, FindsByTableAndClosedRange) {
   ASSERT_EQ(tablets_.add(make(3, 2, 0, kLast)), Status::Ok);
   ASSERT_EQ(tablets_.add(make(1, 1, 100, 199)), Status::Ok);

@@ -71,7 +71,7 @@ class TombstoneQueueTest : public ::testing::Test {
   QueueReplicator replicator_;
   log::Log log_{config_, {ClusterId(1), ServerId(2)}, *memory_, {owner_, replicator_, rcu_, pins_}};
   StoredEntries entries_{*memory_, log_, *index_, tablets_};
-  TombstoneQueue queue_{log_, *index_, entries_};
+  TombstoneQueue queue_{log_, *index_, entries_, tablets_};
   runtime::RcuReader reader_{};
 };
 

@@ -69,7 +69,7 @@ struct Store {
                 .last_epoch = TabletEpoch(1),
                 .state = TabletState::Normal,
                 .owner = ServerId(1),
-                .logs = {}};
+                .logs = {{ServerId(1), SegmentId(3)}}};
   Table creating{.id = TableId(2),
                  .name = "u",
                  .state = TableState::Creating,

@@ -244,7 +244,7 @@ TEST(Moves, FailedPullGivesTheTabletBack) {
   ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, table); }));
   const MigrationManager::Progress* progress = bench.life().migrations.find(begun.id);
   EXPECT_EQ(progress->migration.step, MigrationStep::Failed);
-  EXPECT_NE(progress->migration.reason.find("NoSpace"), std::string::npos);
+  EXPECT_NE(progress->migration.reason.find("has no room"), std::string::npos);
   const Tablet after = tabletAt(bench, table, 0);
   EXPECT_EQ(after.owner, before.owner);
   EXPECT_GT(after.epoch, before.epoch);
@@ -327,23 +327,27 @@ TEST(Moves, CancelledMoveGivesTheTabletBack) {
 
 TEST(Moves, DestinationAnswersOnlyWhenTheSourceCannot) {
   Bench bench;
-  const ServerId a = bench.addServer(1);
-  const ServerId b = bench.addServer(2);
+  const ServerId a = bench.addBackup(1);
+  const ServerId b = bench.addBackup(2);
   const TableId table = bench.create("t", 1).id;
   const Tablet before = tabletAt(bench, table, 0);
+  const ServerId third = bench.addBackup(3);
   const ServerId target = before.owner == a ? b : a;
   const MigrationManager::Begun begun = bench.move(before.id, target);
   ASSERT_TRUE(bench.runUntil(
-      [&] { return bench.life().migrations.find(begun.id)->migration.step == MigrationStep::HandedOver; }));
+      [&] { return bench.life().migrations.find(begun.id)->migration.step == MigrationStep::Arriving; }));
   // The source stops to answer at the worst moment: it still holds the tablet and, by its lease, may answer reads.
   bench.cluster().machine(before.owner).up = false;
   bench.passRenewing(3 * kSecond);
   EXPECT_TRUE(bench.life().membership.isAlive(before.owner));
   EXPECT_FALSE(bench.cluster().read(tabletAt(bench, table, 0)).has_value());
-  bench.passRenewing(4 * kSecond);
+  // Its contents come from its log.
+  bench.cluster().keepLog(before.owner, {target, third});
+  bench.passRenewing(6 * kSecond);
   EXPECT_FALSE(bench.life().membership.isAlive(before.owner));
   EXPECT_EQ(bench.life().migrations.find(begun.id)->migration.step, MigrationStep::Done);
   EXPECT_TRUE(bench.cluster().read(tabletAt(bench, table, 0)).has_value());
+  EXPECT_EQ(tabletAt(bench, table, 0).owner, target);
 }
 
 TEST(Moves, DropOfTheTableEndsItsMoves) {

@@ -1,0 +1,199 @@
+#include "coordinator/tablets/migration_calls.h"
+
+#include "base/mutation.h"
+#include "coordinator/tablets/server_steps.h"
+#include "runtime/growing_pause.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
+constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
+// The first pause where clients wait.
+constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
+
+std::string shortageText(const PullResult& pull) {
+  return "the destination has no room: the tablet may take " + std::to_string(pull.room_wanted_bytes) +
+         " bytes more than is held for it, and " + std::to_string(pull.room_left_bytes) +
+         " are left; remove objects there, or choose another server";
+}
+
+std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
+
+}  // namespace
+
+// ---- until the hand-over
+
+runtime::Task<StepOutcome> MigrationCalls::startPull(const Migration& move, const MustEnd& must_end) {
+  Backoff backoff(parts_.journal);
+  StepOutcome outcome;
+  bool cleared = false;
+  while (!must_end(outcome)) {
+    Status status = Status::Ok;
+    if (!cleared) {
+      // Entries that a former ownership or a pull that was given up left there must not be taken for this pull's.
+      const TabletEpoch former(move.destination_epoch.value - 1);
+      status = co_await parts_.masters.dropTablet(move.destination, move.tablet, former);
+      cleared = isDropped(status);
+      if (cleared) status = Status::Ok;
+    }
+    if (status == Status::Ok) {
+      Tablet tablet = *parts_.map.findTablet(move.tablet);
+      tablet.owner = move.destination;
+      tablet.epoch = move.destination_epoch;
+      status = co_await parts_.masters.pullTablet(move.destination, std::move(tablet), move.source_epoch, move.source);
+      outcome.succeeded = status == Status::Ok;
+      if (outcome.succeeded) break;
+    }
+    if (!mayPass(status)) {
+      outcome.reason = text("the destination does not take the tablet", status);
+      break;
+    }
+    (void)co_await backoff.pause();
+  }
+  co_return outcome;
+}
+
+runtime::Task<StepOutcome> MigrationCalls::awaitPrepared(const Migration& move, const MustEnd& must_end) {
+  StepOutcome outcome;
+  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
+  while (!must_end(outcome)) {
+    const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+    if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
+      outcome.reason = pull.pull_status == Status::NoSpace
+                           ? shortageText(pull)
+                           : text("the destination does not get ready", pull.pull_status);
+      break;
+    }
+    outcome.succeeded = pull.status == Status::Ok && pull.phase >= PullPhase::Prepared;
+    outcome.segment = pull.log.first_segment;
+    if (outcome.succeeded) break;
+    if (!mayPass(pull.status) && pull.status != Status::Ok) {
+      outcome.reason = text("the destination has lost the tablet", pull.status);
+      break;
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return outcome;
+}
+
+runtime::Task<StepOutcome> MigrationCalls::freezeSource(const Migration& move, const MustEnd& must_end) {
+  Backoff backoff(parts_.journal);
+  StepOutcome outcome;
+  while (!must_end(outcome)) {
+    const FreezeResult frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
+    outcome.version_ceiling = frozen.version_ceiling;
+    outcome.succeeded = frozen.status == Status::Ok && frozen.version_ceiling != 0;
+    if (outcome.succeeded) break;
+    if (!mayPass(frozen.status)) {
+      outcome.reason = text("the source does not freeze the tablet", frozen.status);
+      break;
+    }
+    (void)co_await backoff.pause();
+  }
+  co_return outcome;
+}
+
+// Nobody can write to the tablet meanwhile, so the pauses are short.
+runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version version_ceiling,
+                                                 const MustEnd& must_end) {
+  runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
+  StepOutcome outcome;
+  while (!must_end(outcome)) {
+    const Status adopted =
+        co_await parts_.masters.adoptTablet(move.destination, move.tablet, move.destination_epoch, version_ceiling);
+    outcome.succeeded = adopted == Status::Ok;
+    if (outcome.succeeded) break;
+    if (!mayPass(adopted)) {
+      outcome.reason = text("the destination does not take over the results of calls", adopted);
+      if (adopted != Status::NoSpace) break;
+      const PullResult pull =
+          co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+      if (pull.status == Status::Ok) outcome.reason = shortageText(pull);
+      break;
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return outcome;
+}
+
+// ---- from the hand-over on
+
+runtime::Task<bool> MigrationCalls::lend(const Migration& move) {
+  if (RC_MUTATION("take-before-the-source-has-lent")) co_return true;
+  if (!parts_.membership.isAlive(move.source)) co_return false;
+  const Status lent = co_await parts_.masters.lendTablet(move.source, move.tablet, move.source_epoch);
+  co_return lent == Status::Ok;
+}
+
+runtime::Task<bool> MigrationCalls::take(const Migration& move) {
+  const Tablet tablet = *parts_.map.findTablet(move.tablet);
+  const bool is_ours = tablet.state == TabletState::Moving && parts_.membership.isAlive(move.destination);
+  if (!is_ours) co_return false;
+  const TakeResult taken = co_await parts_.masters.takeArriving(move.destination, tablet);
+  co_return taken.status == Status::Ok;
+}
+
+runtime::Task<bool> MigrationCalls::settleAtDestination(const Migration& move) {
+  Backoff backoff(parts_.journal);
+  while (parts_.membership.isAlive(move.destination)) {
+    const Tablet tablet = *parts_.map.findTablet(move.tablet);
+    const TakeResult taken = co_await parts_.masters.takeTablet(move.destination, tablet, false);
+    if (taken.status == Status::Ok) break;
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
+}
+
+runtime::Task<bool> MigrationCalls::dropAtSource(const Migration& move, bool awaits_lease) {
+  Backoff backoff(parts_.journal);
+  while (awaits_lease ? !parts_.membership.leaseIsOver(move.source) : parts_.membership.isAlive(move.source)) {
+    if (parts_.membership.isAlive(move.source)) {
+      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
+      if (isDropped(dropped)) break;
+    }
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
+}
+
+// ---- of a move that is given up
+
+runtime::Task<bool> MigrationCalls::resumeSource(const Migration& move, TabletEpoch new_epoch) {
+  Backoff backoff(parts_.journal);
+  while (parts_.membership.isAlive(move.source)) {
+    const Status resumed =
+        co_await parts_.masters.unfreezeTablet(move.source, move.tablet, move.source_epoch, new_epoch);
+    if (resumed == Status::Ok) break;
+    if (!mayPass(resumed)) {
+      parts_.trace.error("server " + std::to_string(move.source.value) + " does not go on with tablet " +
+                         std::to_string(move.tablet.value) + ": " + std::string(name(resumed)));
+      break;
+    }
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
+}
+
+runtime::Task<bool> MigrationCalls::forgetAtDestination(const Migration& move) {
+  // The destination keeps in memory what it has fetched until it is told to drop it. After the end is stored, nobody
+  // would tell it.
+  Backoff backoff(parts_.journal);
+  while (parts_.membership.isAlive(move.destination)) {
+    const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);
+    if (isDropped(dropped)) break;
+    if (!mayPass(dropped)) {
+      parts_.trace.error("server " + std::to_string(move.destination.value) + " does not forget tablet " +
+                         std::to_string(move.tablet.value) + ": " + std::string(name(dropped)));
+      break;
+    }
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "log/format/entry_view.h"
+#include "store/foreign_entry.h"
+#include "store/tablet_table.h"
+#include "transport/message.h"
+
+namespace ramcore::master {
+
+/// An answer of the source of a move: entries, which are not trusted, and where to go on.
+struct PulledSlice {
+  KeyHash next_cursor = 0;
+  bool is_last = false;
+  Version safe_version = 0;
+  std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
+  std::vector<KeyHash> hashes;     // what was asked for, ascending; empty: the whole range
+
+  // Whether a source may send this entry. A source sends no tombstones.
+  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry) const {
+    if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
+    const auto hash = store::hashOfForeign(entry);
+    if (!hash || !tablet.range.contains(*hash)) return false;
+    return hashes.empty() || std::ranges::binary_search(hashes, *hash);
+  }
+  void take(const transport::RxMessage& message, size_t header_bytes) {
+    const ByteSpan rest = message.head().subspan(header_bytes);
+    entries.assign(rest.begin(), rest.end());
+    for (const ByteSpan& span : message.tail()) entries.insert(entries.end(), span.begin(), span.end());
+  }
+};
+
+}  // namespace ramcore::master

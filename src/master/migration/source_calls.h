@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "master/migration/pulled_slice.h"
+#include "rpc/caller.h"
+#include "runtime/task.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::master {
+
+/// What the new owner of a tablet asks of the former one. One attempt each; what an answer says of itself is checked,
+/// not its entries (PulledSlice::mayHold). Executor: the background one.
+class SourceCalls {
+ public:
+  /// Which tablet it is at the source.
+  struct Tablet {
+    TabletId id;
+    TabletEpoch epoch;
+    rpc::PeerAddress source;
+  };
+  /// How much is wanted, and how soon.
+  struct Terms {
+    uint32_t bytes;
+    int64_t wait_ns;
+    runtime::Priority priority;
+  };
+  /// Whether repeating a call that ended with this status could help, as long as the tablet can be given up.
+  static bool mayPass(Status status) {
+    return status != Status::BadRequest && status != Status::WrongServer && status != Status::StaleEpoch &&
+           status != Status::Shutdown && status != Status::WrongServerId;
+  }
+
+  /// @param ended  true: calls end at once. Outlives this
+  SourceCalls(rpc::Caller& caller, runtime::Executor& background, Tablet tablet, std::atomic<bool>& ended)
+      : caller_(caller), background_(background), tablet_(std::move(tablet)), ended_(ended) {}
+
+  /// The sizes of windows of the tablet. @param window  the first one; kWindows: none
+  runtime::Task<Status> measure(uint32_t window, wire::MeasureTablet::Response& answer);
+  /// @param opcode  Pull or PullResults
+  /// @param range   of the tablet, which contains the cursor
+  runtime::Task<Status> slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,
+                              PulledSlice& slice);
+  /// @param hashes  ascending; with Ok, cut to those that are answered, which are not none
+  runtime::Task<Status> hashes(std::vector<KeyHash>& hashes, PulledSlice& slice);
+
+  const Tablet& tablet() const { return tablet_; }
+
+ private:
+  static bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
+  ServerId target() const { return ServerId(tablet_.source.id); }
+  runtime::Task<rpc::CallResult> call(transport::TxMessage message, int64_t wait_ns, runtime::Priority priority);
+
+  rpc::Caller& caller_;
+  runtime::Executor& background_;
+  const Tablet tablet_;
+  std::atomic<bool>& ended_;
+};
+
+}  // namespace ramcore::master

@@ -1,0 +1,379 @@
+/// The two servers of a tablet that is being handed over when one of them dies, command by command: the other one
+/// replays the dead one's log over its own.
+#include <algorithm>
+
+#include "sim/recovery_fixture.h"
+
+namespace ramcore::sim::raw {
+namespace {
+
+/// Server 0 is the former owner, server 1 the new one; server 2 has nothing to do with it.
+class MasterHandOverTest : public MasterRecoveryTest {
+ protected:
+  static constexpr uint64_t kLarge = 5'000;  // objects of a kilobyte: several slices of a pull
+  // Of many keys: several segments each.
+  const std::string kOld = std::string(900, 'o');
+  const std::string kNew = std::string(900, 'n');
+
+  MasterHandOverTest() {
+    world.addServer();
+    addBackup();
+  }
+
+  void fill(uint64_t from, uint64_t to, const std::string& value, size_t server = 0, uint64_t epoch = 1) {
+    for (uint64_t number = from; number < to; ++number) put(number, value, server, epoch);
+  }
+  void removeAll(uint64_t from, uint64_t to, size_t server, uint64_t epoch) {
+    for (uint64_t number = from; number < to; ++number) {
+      const Answer answer = remove(keyOf(number), nextSequence(1), {.client = 1, .epoch = epoch, .server = server});
+      ASSERT_EQ(answer.status, Status::Ok);
+      model.erase(keyOf(number));
+    }
+  }
+  /// The tablet is the new owner's, which answers; its contents arrive.
+  void handOverAndServe() {
+    ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+    ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+    ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  }
+  /// Nothing comes from the former owner any more.
+  void cut() { world.network.partition("server1", "server2"); }
+  SegmentId firstSegment(size_t server) {
+    return world.servers[server]->master().tablets().get(TabletId(1))->first_segment;
+  }
+
+  /// The backup has the log of this server, which is as good as dead.
+  void keepLogOf(size_t server) {
+    log = copyLog(world.servers[server]->master());
+    backups.back()->segments = log;
+  }
+  /// The same, with the oldest segment replayed first: as if a cleaner had moved what is old.
+  void keepLogOldestFirst(size_t server) {
+    log.clear();
+    for (const auto& [id, bytes] : copyLog(world.servers[server]->master())) log[1'000'000 - id] = bytes;
+    backups.back()->segments = log;
+    // Nothing but the oldest segment can be had before goOn().
+    const SegmentId oldest(log.rbegin()->first);
+    backups.back()->refuse = [oldest](const wire::ReadReplica::Request& ask) {
+      return ask.segment == oldest ? Status::Ok : Status::RetryLater;
+    };
+  }
+  void goOn() { backups.back()->refuse = {}; }
+  /// The first server, with more memory, has the tablet 2 of the whole table in place of tablet 1; another such server
+  /// is to get it. Filled.
+  void begin(size_t& from, size_t& to) {
+    SimServer::Options large;
+    large.log.memory_bytes *= 8;
+    from = world.addServer(large);
+    to = world.addServer(large);
+    ASSERT_EQ(take(2, 0, kLast, 1, from), Status::Ok);
+    for (uint64_t number = 0; number < kLarge; ++number) put(number, std::string(1000, 'x'), from);
+  }
+  /// The key that arrives last, if it is not asked for.
+  uint64_t lastKey() {
+    return *std::ranges::max_element(
+        keys, {}, [](uint64_t number) { return hashKey(TableId(kTable), asBytes(keyBytes(number))); });
+  }
+  /// Recovers the tablet under an epoch, from the log of `dead`, at a server that has a part of the contents.
+  Status recoverOver(size_t dead, size_t survivor, uint64_t epoch) {
+    return recoverOver(dead, survivor, epoch, firstSegment(dead));
+  }
+  Status recoverOver(size_t dead, size_t survivor, uint64_t epoch, SegmentId first_segment) {
+    control::RecoverTabletsRequest ask = request();
+    ask.set_dead(world.addresses[dead].id);
+    ask.set_survivor(true);
+    addTablet(ask, 1, 0, kLast, epoch, first_segment.value);
+    ask.mutable_tablets(0)->mutable_logs(1)->set_server(world.addresses[dead].id);
+    Status status = Status::RetryLater;
+    for (int i = 0; i < 10'000 && status == Status::RetryLater; ++i) {
+      status = recover(ask, survivor);
+      if (status == Status::RetryLater) world.runFor(kNanosPerMilli);
+    }
+    return status;
+  }
+  void expectAll(size_t server, uint64_t epoch) {
+    for (const auto& [key, highest_version] : highest) {
+      const Answer found = read(key, epoch, server);
+      const auto there = model.find(key);
+      EXPECT_EQ(found.status, there == model.end() ? Status::NotFound : Status::Ok) << key;
+      if (there == model.end()) continue;
+      EXPECT_EQ(found.version, there->second.version) << key;
+      EXPECT_EQ(found.value, there->second.value) << key;
+    }
+  }
+};
+
+TEST_F(MasterHandOverTest, TheNewOwnerReplaysTheFormerOnesLogOverWhatItHas) {
+  fill(0, 300, "old");
+  removeAll(0, 20, 0, 1);
+  // The source is cut off before anything but a few keys has come.
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  put(30, "written by the new owner", 1, 2);
+  removeAll(40, 45, 1, 2);
+  cut();
+  keepLogOf(0);
+  ASSERT_EQ(recoverOver(0, 1, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  EXPECT_EQ(world.servers[1]->master().tablets().get(TabletId(1))->epoch, TabletEpoch(2)) << "until it is granted";
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok) << "repeated";
+  expectAll(1, 3);
+  world.runFor(kNanosPerSecond);
+  expectAll(1, 3);
+  expectOwnLogSaysTheSame(1);
+}
+
+TEST_F(MasterHandOverTest, WhatHasNotArrivedIsClosedWhileTheLogIsReplayed) {
+  fill(0, 150, kOld);
+  fill(0, 150, kNew);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  cut();
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  keepLogOldestFirst(0);
+  ASSERT_EQ(recoverOver(0, 1, 3, SegmentId(1)), Status::Ok);
+  world.runFor(50 * kNanosPerMilli);
+  // Old versions are in the index now.
+  for (uint64_t i = 0; i < 300; ++i) {
+    const Answer found = read(keyOf(i % 150), 2, 1);
+    EXPECT_TRUE(found.status == Status::RetryLater || found.value == kNew) << i << ": " << found.value;
+  }
+  goOn();
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  expectAll(1, 3);
+}
+
+TEST_F(MasterHandOverTest, WhatHasArrivedIsServedWhileTheLogIsReplayed) {
+  fill(0, 100, kOld);
+  fill(0, 100, kNew);
+  removeAll(50, 100, 0, 1);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  cut();
+  keepLogOldestFirst(0);
+  ASSERT_EQ(recoverOver(0, 1, 3, SegmentId(1)), Status::Ok);
+  world.runFor(50 * kNanosPerMilli);
+  for (uint64_t i = 0; i < 300; ++i) {
+    const Answer found = read(keyOf(i % 100), 2, 1);
+    ASSERT_EQ(found.status, i % 100 < 50 ? Status::Ok : Status::NotFound) << i;
+    if (i % 100 < 50) ASSERT_EQ(found.value, kNew);
+  }
+  goOn();
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  expectAll(1, 3);
+}
+
+/// What arrives later does not bring it back.
+TEST_F(MasterHandOverTest, WhatWasChangedBeforeItHasArrivedStaysSo) {
+  size_t from = 0;
+  size_t to = 0;
+  ASSERT_NO_FATAL_FAILURE(begin(from, to));
+  const uint64_t removed = lastKey();
+  ASSERT_NO_FATAL_FAILURE(handOver(2, 0, kLast, 1, 2, to, from));
+  ASSERT_EQ(lend(2, 1, from), Status::Ok);
+  ASSERT_EQ(takeArriving(2, 0, kLast, 2, to), Status::Ok);
+  ASSERT_EQ(remove(keyOf(removed), nextSequence(1), {.client = 1, .epoch = 2, .server = to}).status, Status::Ok);
+  model.erase(keyOf(removed));
+  keys.erase(removed);
+  const uint64_t changed = lastKey();
+  put(changed, "changed", to, 2);
+  EXPECT_LT(world.servers[to]->master().index().entryCount(), kLarge - 500) << "too much has arrived to show anything";
+  ASSERT_EQ(pullProgress(2, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  EXPECT_EQ(read(keyOf(removed), 2, to).status, Status::NotFound);
+  EXPECT_EQ(read(keyOf(changed), 2, to).value, "changed");
+  ASSERT_EQ(take(2, 0, kLast, 2, to, false), Status::Ok);
+  expectAll(to, 2);
+}
+
+/// Keys that arrive last, of which nothing is there, and that do not exist.
+TEST_F(MasterHandOverTest, RequestsOfSeveralKeysWaitForAllOfThemTogether) {
+  size_t from = 0;
+  size_t to = 0;
+  ASSERT_NO_FATAL_FAILURE(begin(from, to));
+  std::vector<uint64_t> numbers;
+  for (int i = 0; i < 20; ++i) {
+    numbers.push_back(lastKey());
+    keys.erase(numbers.back());
+  }
+  ASSERT_NO_FATAL_FAILURE(handOver(2, 0, kLast, 1, 2, to, from));
+  ASSERT_EQ(lend(2, 1, from), Status::Ok);
+  ASSERT_EQ(takeArriving(2, 0, kLast, 2, to), Status::Ok);
+  const master::PriorityPulls::Stats& waits = world.servers[to]->master().migrationTarget()->waitStats();
+
+  auto read_bytes = join({bytesOf(wire::MultiRead::Request{.header = header(Opcode::MultiRead, to), .count = 11})});
+  const auto addRead = [&](const std::string& key) {
+    auto part =
+        join({bytesOf(wire::MultiRead::RequestPart{
+                  .epoch = TabletEpoch(2), .table = TableId(kTable), .key_bytes = static_cast<uint16_t>(key.size())}),
+              asBytes(key)});
+    part.resize(alignUp(part.size(), 8));
+    read_bytes.insert(read_bytes.end(), part.begin(), part.end());
+  };
+  for (size_t i = 0; i < 10; ++i) addRead(keyBytes(numbers[i]));
+  addRead("none");
+  const auto answered = world.send(read_bytes, to);
+  ASSERT_EQ(answered->outcome(), Status::Ok);
+  EXPECT_EQ(waits.waits.load(), 1u) << "one wait for all of them";
+  const std::string read_answer = bytesOfAnswer(*answered);
+  wire::Cursor cursor(asBytes(read_answer));
+  wire::MultiRead::Response response{};
+  ASSERT_TRUE(cursor.take(response));
+  for (size_t i = 0; i < 11; ++i) {
+    wire::MultiRead::ResponsePart part{};
+    ASSERT_TRUE(cursor.take(part));
+    EXPECT_EQ(part.status, i < 10 ? Status::Ok : Status::NotFound) << i;
+    if (i < 10) EXPECT_EQ(part.version, highest[keyBytes(numbers[i])]);
+  }
+
+  auto write_bytes = join({bytesOf(wire::MultiMutate::Request{
+      .header = header(Opcode::MultiMutate, to), .client = ClientId(1), .acknowledged = Sequence(0), .count = 10})});
+  for (size_t i = 10; i < 20; ++i) {
+    const std::string key = keyBytes(numbers[i]);
+    auto part = join({bytesOf(wire::MultiMutate::RequestPart{.sequence = Sequence(nextSequence(1)),
+                                                             .epoch = TabletEpoch(2),
+                                                             .condition_version = 0,
+                                                             .table = TableId(kTable),
+                                                             .value_bytes = 0,
+                                                             .key_bytes = static_cast<uint16_t>(key.size()),
+                                                             .kind = wire::MultiMutate::Kind::Remove,
+                                                             .condition = Condition::MustExist}),
+                      asBytes(key)});
+    part.resize(alignUp(part.size(), 8));
+    write_bytes.insert(write_bytes.end(), part.begin(), part.end());
+    model.erase(key);
+  }
+  const auto removed = world.send(write_bytes, to);
+  ASSERT_EQ(removed->outcome(), Status::Ok);
+  EXPECT_EQ(waits.waits.load(), 2u);
+  const std::string write_answer = bytesOfAnswer(*removed);
+  wire::Cursor results(asBytes(write_answer));
+  wire::MultiMutate::Response written{};
+  ASSERT_TRUE(results.take(written));
+  for (size_t i = 10; i < 20; ++i) {
+    wire::MultiMutate::ResponsePart part{};
+    ASSERT_TRUE(results.take(part));
+    EXPECT_EQ(part.status, Status::Ok) << i;
+    EXPECT_EQ(part.version, highest[keyBytes(numbers[i])]) << "of what was removed";
+  }
+  EXPECT_LT(world.servers[to]->master().index().entryCount(), kLarge - 500) << "too much has arrived to show anything";
+  ASSERT_EQ(pullProgress(2, to, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(2, 0, kLast, 2, to, false), Status::Ok);
+  for (size_t i = 0; i < 10; ++i) keys.insert(numbers[i]);
+  expectAll(to, 2);
+}
+
+/// The tombstone of a removed key is needed as long as the former owner's log counts, and the cleaner of the new owner
+/// knows nothing of that log.
+TEST_F(MasterHandOverTest, WhatWasRemovedStaysRemovedHoweverMuchIsCleaned) {
+  fill(0, 100, "old");
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_EQ(pullProgress(1, 1, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  removeAll(0, 50, 1, 2);
+  const auto cleaned = [&] { return world.servers[1]->master().log()->stats().segments_cleaned.load(); };
+  const uint64_t before = cleaned();
+  for (int round = 0; round < 4'000 && cleaned() < before + 60; ++round) {
+    put(1000 + static_cast<uint64_t>(round % 20), std::string(900, 'y'), 1, 2);
+  }
+  ASSERT_GE(cleaned(), before + 60);
+  keepLogOf(1);
+  ASSERT_EQ(recoverOver(1, 0, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  expectAll(0, 3);
+}
+
+TEST_F(MasterHandOverTest, TheFormerOwnerReplaysTheNewOnesLogOverWhatItHas) {
+  fill(0, 300, "old");
+  removeAll(0, 20, 0, 1);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  fill(20, 60, "written by the new owner", 1, 2);
+  fill(300, 320, "new", 1, 2);
+  removeAll(60, 100, 1, 2);
+  removeAll(300, 305, 1, 2);
+  keepLogOf(1);
+  ASSERT_EQ(recoverOver(1, 0, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  EXPECT_EQ(read(keyOf(200), 1, 0).status, Status::WrongServer) << "until it is granted";
+  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  expectAll(0, 3);
+  expectOwnLogSaysTheSame(0);
+}
+
+TEST_F(MasterHandOverTest, ASurvivorKeepsWhatItHasWhenAnAttemptIsGivenUp) {
+  fill(0, 100, "old");
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  fill(0, 10, "written by the new owner", 1, 2);
+  keepLogOf(1);
+  backups.back()->refuse = [](const wire::ReadReplica::Request&) { return Status::RetryLater; };
+  ASSERT_EQ(recoverOver(1, 0, 3), Status::Ok);
+  world.runFor(100 * kNanosPerMilli);
+  control::DropTabletRequest give_up;
+  give_up.set_tablet(1);
+  give_up.set_epoch(3);
+  give_up.set_keeps_tablet(true);
+  ASSERT_EQ(world.command(Opcode::DropTablet, give_up, 0)->outcome(), Status::Ok);
+  EXPECT_EQ(world.servers[0]->master().index().entryCount(), 100u);
+  backups.back()->refuse = {};
+  EXPECT_EQ(recoverOver(1, 0, 3), Status::StaleEpoch) << "a late copy of the order";
+  ASSERT_EQ(recoverOver(1, 0, 4), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 4, 0, false), Status::Ok);
+  expectAll(0, 4);
+}
+
+TEST_F(MasterHandOverTest, IfBothAreDeadBothLogsAreReplayedTogether) {
+  fill(0, 200, "old");
+  removeAll(0, 20, 0, 1);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  fill(20, 60, "written by the new owner", 1, 2);
+  removeAll(60, 100, 1, 2);
+  // Segments of both logs have the same numbers: each has a backup of its own.
+  const auto former = copyLog(world.servers[0]->master());
+  const auto present = copyLog(world.servers[1]->master());
+  log = former;
+  backups.back()->segments = former;
+  control::RecoverTabletsRequest ask = request();
+  addTablet(ask, 1, 0, kLast, 3, firstSegment(0).value);
+  control::LogRef& second_log = *ask.mutable_tablets(0)->mutable_logs(0);
+  second_log.set_server(world.addresses[1].id);
+  second_log.set_first_segment(firstSegment(1).value);
+  log = present;
+  addBackup();
+  control::DeadLog& second = *ask.mutable_second();
+  second.set_dead(world.addresses[1].id);
+  control::ReplicaHolder& holder = *second.add_holders();
+  holder.set_id(backups.back()->process.identity.id);
+  holder.add_locators(backups.back()->process.locator().toString());
+  for (const auto& [id, bytes] : present) {
+    control::RecoverySegment& segment = *second.add_segments();
+    segment.set_segment(id);
+    segment.add_holders(0);
+    segment.add_replicas()->set_length_bytes(static_cast<uint32_t>(bytes.size()));
+  }
+  ASSERT_EQ(recover(ask, 2), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 2).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 2, false), Status::Ok);
+  expectAll(2, 3);
+  expectOwnLogSaysTheSame(2);
+}
+
+/// An overwritten key has a version above those of new keys. If versions began below it at the new owner, a new object
+/// there would lose to an older one that arrives after it.
+TEST_F(MasterHandOverTest, VersionsOfTheNewOwnerBeginAboveAllOfTheFormerOne) {
+  for (int i = 0; i < 20; ++i) put(1, "again", 0, 1);
+  const Version former = model.at(keyOf(1)).version;
+  ASSERT_GE(former, 20u);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  EXPECT_GT(world.servers[1]->master().store().safeVersionNow(), former);
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  put(2, "new", 1, 2);
+  EXPECT_GT(model.at(keyOf(2)).version, former);
+}
+
+}  // namespace
+}  // namespace ramcore::sim::raw

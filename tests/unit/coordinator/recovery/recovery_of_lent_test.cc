@@ -1,0 +1,144 @@
+/// Tablets that were being handed over when one of their two servers died, or both: their contents are in two logs.
+#include "coordinator/state/stored_state.h"
+#include "unit/coordinator/recovery/recovery_fixture.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+class RecoveriesOfLent : public Recoveries {
+ public:
+  using Recoveries::build;
+  using Recoveries::kWritten;
+  static constexpr uint64_t kAdded = 3;
+
+  void SetUp() override {
+    Recoveries::SetUp();
+    lent_ = lend(bench);
+  }
+  /// Makes one tablet of the first server one that was handed over to the second one, which has added to it.
+  static TabletId lend(Bench& bench) {
+    const ServerId former(1);
+    const ServerId owner(2);
+    const TabletId id = bench.life().map.tabletsOwnedBy(former).front()->id;
+    Tablet tablet = *bench.life().map.findTablet(id);
+    tablet.last_epoch.value += 1;
+    tablet.epoch = tablet.last_epoch;
+    tablet.owner = owner;
+    tablet.logs.push_back({owner, SegmentId(9)});
+    bench.disk().put(keyOf(id), encode(tablet));
+    bench.cluster().machine(owner).tablets[id] = {.tablet = tablet, .content = kAdded};
+    for (const ServerId server : {former, owner}) bench.cluster().keepLog(server, {ServerId(3), ServerId(4)});
+    bench.restart();
+    bench.renewAll();
+    return id;
+  }
+  const Tablet& lent() { return *bench.life().map.findTablet(lent_); }
+  bool isRecovered(ServerId server) { return bench.life().membership.find(server)->recovered; }
+  /// Lets time pass until nothing is left of these servers; as long as a tablet has contents in the log of one of them,
+  /// that one does not count as recovered.
+  bool untilRecovered(const std::vector<ServerId>& dead) {
+    return runRenewing([&] {
+      for (const ServerId server : dead) EXPECT_FALSE(isRecovered(server) && lent().logOf(server) != nullptr);
+      return HasFailure() || std::ranges::all_of(dead, [&](ServerId server) { return isRecovered(server); });
+    });
+  }
+  void expectAllIsAt(const std::vector<ServerId>& owners) {
+    EXPECT_NE(std::ranges::find(owners, lent().owner), owners.end()) << lent().owner.value;
+    ASSERT_EQ(lent().logs.size(), 1u);
+    EXPECT_EQ(lent().logs.front().server, lent().owner);
+    EXPECT_EQ(bench.cluster().read(lent()), kWritten + kAdded);
+    EXPECT_EQ(bench.life().map.inconsistency(), std::nullopt);
+  }
+
+  TabletId lent_;
+};
+
+TEST_F(RecoveriesOfLent, TheNewOwnerReplaysTheFormerOnesLogOverItsOwn) {
+  killNow(first);
+  ASSERT_TRUE(untilRecovered({first}));
+  expectAllIsAt({second});
+  EXPECT_EQ(lent().logs.front(), (LogRef{second, SegmentId(9)})) << "from where it began";
+}
+
+TEST_F(RecoveriesOfLent, TheFormerOwnerReplaysTheNewOnesLogOverItsOwn) {
+  killNow(second);
+  ASSERT_TRUE(untilRecovered({second}));
+  expectAllIsAt({first});
+  EXPECT_EQ(lent().logs.front(), (LogRef{first, SegmentId(1)})) << "from where it began";
+}
+
+TEST_F(RecoveriesOfLent, IfBothAreDeadOneServerReplaysBothLogsTogether) {
+  killNow(first);
+  killNow(second);
+  ASSERT_TRUE(untilRecovered({first, second}));
+  expectAllIsAt({third, fourth});
+  size_t of_both = 0;
+  for (const RecoveryOrder& order : bench.cluster().orders) of_both += order.second ? 1 : 0;
+  EXPECT_GE(of_both, 1u);
+}
+
+TEST_F(RecoveriesOfLent, IfBothAreDeadBothLogsHaveToBeWhole) {
+  bench.cluster().machine(third).replicas[first].erase(bench.cluster().machine(third).replicas[first].begin());
+  bench.cluster().machine(fourth).replicas[first].erase(bench.cluster().machine(fourth).replicas[first].begin());
+  killNow(first);
+  killNow(second);
+  for (int i = 0; i < 2'000; ++i) {
+    bench.renewAll();
+    bench.pass(5 * kMilli);
+  }
+  EXPECT_EQ(lent().owner, second) << "a part of its contents is missing";
+  EXPECT_FALSE(isRecovered(first) || isRecovered(second));
+  const ServerId fifth = bench.addBackup(5);
+  bench.cluster().keepLog(first, {fifth});
+  ASSERT_TRUE(untilRecovered({first, second}));
+  expectAllIsAt({third, fourth, fifth});
+}
+
+/// The second verdict may come while it is being stored who recovers for the first.
+TEST_F(RecoveriesOfLent, TheOtherOneMayDieAtAnyMoment) {
+  for (int64_t later_ns = 0; later_ns < 60 * kMilli && !HasFailure(); later_ns += kMilli / 4) {
+    Bench fresh;
+    build(fresh);
+    const TabletId id = lend(fresh);
+    fresh.cluster().machine(first).up = false;
+    ASSERT_EQ(fresh.goodbye(first), Status::Ok);
+    fresh.pass(later_ns);
+    fresh.cluster().machine(second).up = false;
+    ASSERT_EQ(fresh.goodbye(second), Status::Ok);
+    fresh.passRenewing(8 * kSecond);
+    const Tablet tablet = *fresh.life().map.findTablet(id);
+    EXPECT_TRUE(tablet.owner == third || tablet.owner == fourth) << later_ns << ": " << tablet.owner.value;
+    EXPECT_EQ(tablet.logs.size(), 1u) << later_ns;
+    EXPECT_EQ(fresh.cluster().read(tablet), kWritten + kAdded) << later_ns;
+  }
+}
+
+void carryOnAfter(ServerId dies) {
+  struct Interrupted {
+    TabletId id;
+    std::function<bool(Bench&)> done;
+  };
+  crashEverywhere(
+      [dies](Bench& fresh) {
+        RecoveriesOfLent::build(fresh);
+        Interrupted interrupted{.id = RecoveriesOfLent::lend(fresh),
+                                .done = [dies](Bench& at) { return at.life().membership.find(dies)->recovered; }};
+        fresh.cluster().machine(dies).up = false;
+        EXPECT_EQ(fresh.goodbye(dies), Status::Ok);
+        return interrupted;
+      },
+      [dies](Bench& fresh, const Interrupted& interrupted) {
+        fresh.passRenewing(3 * kSecond);
+        const Tablet tablet = *fresh.life().map.findTablet(interrupted.id);
+        EXPECT_EQ(tablet.owner, dies == ServerId(1) ? ServerId(2) : ServerId(1));
+        EXPECT_EQ(tablet.state, TabletState::Normal);
+        EXPECT_EQ(tablet.logs.size(), 1u);
+        EXPECT_EQ(fresh.cluster().read(tablet), RecoveriesOfLent::kWritten + RecoveriesOfLent::kAdded);
+      });
+}
+
+TEST(Restart, TheRecoveryOverTheNewOwnerGoesOn) { carryOnAfter(ServerId(1)); }
+TEST(Restart, TheRecoveryOverTheFormerOwnerGoesOn) { carryOnAfter(ServerId(2)); }
+
+}  // namespace
+}  // namespace ramcore::coordinator
