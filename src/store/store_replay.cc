@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
 #include "base/mutation.h"
 #include "store/entry_group.h"
+#include "store/result_entry.h"
 
 namespace ramcore::store {
 
@@ -91,8 +93,6 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
 
 Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRef present,
                                const index::StripeGuard& stripe, log::SideLog& side) {
-  const Status carried = parts_.carried.forget(present);
-  if (carried != Status::Ok) return carried;
   const EntryView dead = parts_.entries.entry(present);
   const std::array<ByteSpan, 1> payload = {object.payload()};
   const EntryInput input{.type = EntryType::Object,
@@ -102,9 +102,31 @@ Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRe
                          .payload = payload,
                          .expiry_s = object.hasExpiry() ? object.expiry() : 0,
                          .dead = dead.type() == EntryType::Object ? present : EntryRef()};
-  const auto appended = side.append(std::span(&input, 1), log::AppendClass::Write);
+  EntryRef replaced_by;
+  const Status status = appendOver(present, input, log::AppendClass::Write, side, replaced_by);
+  if (status == Status::Ok) RC_CHECK(parts_.index.replace(stripe, present, replaced_by));
+  return status;
+}
+
+/// Appends the entry by which `present` dies. The entry that dies may carry the result of a call that its client may
+/// repeat, if this server is the survivor of a move: the result may be in no other log. It gets a record of its own.
+/// @param ref  set to where `input` lies, with Ok
+Status StoreReplay::appendOver(EntryRef present, const EntryInput& input, log::AppendClass append_class,
+                               log::SideLog& side, EntryRef& ref) {
+  std::optional<ResultTable::Record> result;
+  const Status carried = parts_.carried.find(present, result);
+  if (carried != Status::Ok) return carried;
+  if (RC_MUTATION("forget-results-in-replay") && result) {
+    static_cast<void>(parts_.carried.forget(present));
+    result.reset();
+  }
+  std::array<EntryInput, 2> group = {input, {}};
+  ResultEntry record;
+  if (result) group[1] = record.assign(*result);
+  const auto appended = side.append(std::span(group).first(result ? 2 : 1), append_class);
   if (!appended.ok()) return appended.error();
-  RC_CHECK(parts_.index.replace(stripe, present, appended->refs[0]));
+  if (result) parts_.results.moveOut(present, result->client, result->sequence, appended->refs[1]);
+  ref = appended->refs[0];
   return Status::Ok;
 }
 
@@ -122,16 +144,15 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     // The present object is newer: it keeps dead all that the tombstone does, and so will the object or the tombstone
     // by which it leaves the index.
     if (gone.version() > foreign.version()) return Status::Ok;
-    const Status carried = parts_.carried.forget(present);
-    if (carried != Status::Ok) return carried;
     const EntryInput tombstone{.type = EntryType::Tombstone,
                                .table = gone.table(),
                                .version = gone.version(),
                                .key = gone.key(),
                                .payload = {},
                                .dead = present};
-    const auto appended = side.append(std::span(&tombstone, 1), log::AppendClass::Remove);
-    if (!appended.ok()) return appended.error();
+    EntryRef ref;
+    const Status status = appendOver(present, tombstone, log::AppendClass::Remove, side, ref);
+    if (status != Status::Ok) return status;
     RC_CHECK(parts_.index.erase(stripe, present));
     dead.noteToTheEnd(hash, foreign);
   }

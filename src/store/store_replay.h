@@ -64,6 +64,8 @@ class StoreReplay {
   Status replayObject(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
                     const index::StripeGuard& stripe, log::SideLog& side);
+  Status appendOver(log::EntryRef present, const log::EntryInput& input, log::AppendClass append_class,
+                    log::SideLog& side, log::EntryRef& ref);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
   Status replayCarried(const log::EntryView& object, KeyHash hash, log::SideLog& side);

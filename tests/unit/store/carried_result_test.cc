@@ -232,6 +232,47 @@ TEST(CarriedResult, ARecoveryTakesItThoughItsObjectIsDead) {
   side.join();
 }
 
+/// The former owner of a tablet that was being moved replays the new owner's log over its own objects. What the new
+/// owner had taken over of their results may not have been in its log yet.
+TEST(CarriedResult, ASurvivorKeepsThoseOfObjectsThatItReplacesOrRemoves) {
+  CarryingStore other;
+  for (uint64_t i = 1; i <= 9; ++i) {
+    ASSERT_EQ(other.write(8, i, i - 1, "overwritten").status, Status::Ok);
+    ASSERT_EQ(other.write(9, i, i - 1, "removed").status, Status::Ok);
+  }
+  ASSERT_EQ(other.call(wire::Opcode::Remove, 9, 10, 9, "removed").status, Status::Ok);
+  const std::vector<std::byte> bytes = other.bytesOf(other.log.headId());
+  std::vector<log::EntryView> entries;
+  log::SegmentReader reader(bytes);
+  for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+    for (const log::EntryView& entry : group) {
+      if (entry.type() == log::EntryType::Tombstone) entries = {entry};
+    }
+  }
+  ASSERT_EQ(entries.size(), 1u);
+  entries.push_back(other.find("overwritten").entry);
+
+  CarryingStore survivor;
+  const Answer overwritten = survivor.write(1, 1, 0, "overwritten");
+  const Answer removed = survivor.write(2, 1, 0, "removed");
+  DeadVersions dead_versions(1);
+  log::SideLog side(survivor.log, survivor.replicator);
+  size_t taken = 0;
+  ASSERT_EQ(survivor.store.replay().replayBatch(entries, side, taken, &dead_versions), Status::Ok);
+  ASSERT_EQ(taken, entries.size());
+  side.close();
+  side.join();
+  EXPECT_EQ(survivor.find("overwritten").entry.version(), entries[1].version());
+  EXPECT_FALSE(survivor.find("removed").ref);
+  EXPECT_EQ(survivor.resultBytes(), 3 * kRecordBytes) << "these two, and that of the other server's last write";
+  const Answer first = survivor.write(1, 1, 0, "overwritten");
+  EXPECT_TRUE(first.is_duplicate);
+  EXPECT_EQ(first.version, overwritten.version);
+  const Answer second = survivor.write(2, 1, 0, "removed");
+  EXPECT_TRUE(second.is_duplicate);
+  EXPECT_EQ(second.version, removed.version);
+}
+
 TEST(CarriedResult, ForeignOnesAreOfWritesAndIncrements) {
   const auto hashOf = [](uint8_t opcode, size_t value_bytes) {
     const log::CarriedResult carried{ClientId(1), Sequence(2), Sequence(1), opcode};
