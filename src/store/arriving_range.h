@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "base/ids.h"
+#include "store/crowded_hashes.h"
 
 namespace ramcore::store {
 
@@ -13,8 +16,9 @@ namespace ramcore::store {
 /// follow: of a hash that has arrived, every key that exists is in the index. The contents come in the order of hashes,
 /// so all hashes before the frontier have arrived; single hashes that were asked for before are noted, the latest ones.
 ///
-/// has() and isClosed(): any thread, two loads. A thread that looks at the index asks before that: if a hash has
-/// arrived, the look finds what there is. The other functions: one thread at a time, after the index was updated.
+/// has(), isClosed() and hasOneKeyAtMost(): any thread, two loads. A thread that looks at the index asks before that:
+/// if a hash has arrived, the look finds what there is. The other functions: one thread at a time, after the index was
+/// updated.
 class ArrivingRange {
  public:
   /// @param anchor  the anchor of this arrival (log::PrivateSegments::openAnchor)
@@ -34,6 +38,17 @@ class ArrivingRange {
   /// The first hash that has not arrived, if not all have.
   KeyHash frontier() const { return frontier_.load(std::memory_order_acquire); }
   const HashRange& range() const { return range_; }
+  /// Says of which hashes the other server has, or may have, several keys. Called once, before any thread asks for
+  /// them.
+  void nameCrowded(CrowdedHashes::List crowded) { crowded_ = std::move(crowded); }
+  /// Whether a key of a hash that has not arrived may be written here, whether it exists or not: at most one key of the
+  /// hash arrives. Any thread.
+  bool hasOneKeyAtMost(KeyHash hash) const {
+    return !crowded_.are_all && !std::ranges::binary_search(crowded_.hashes, hash);
+  }
+  /// Notes a write of a key that had not arrived. Any thread.
+  void noteEarlyWrite() const { early_writes_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t earlyWrites() const { return early_writes_.load(std::memory_order_relaxed); }
   /// The segment that tombstones of the tablet name besides their own.
   SegmentId anchor() const { return anchor_; }
   /// How much of the range is before the frontier: 0 to 1.
@@ -62,6 +77,8 @@ class ArrivingRange {
   std::atomic<KeyHash> frontier_;
   std::atomic<bool> has_all_{false};
   std::atomic<bool> is_closed_{false};
+  CrowdedHashes::List crowded_;
+  mutable std::atomic<uint64_t> early_writes_{0};
   std::array<std::atomic<KeyHash>, kKnown> known_;
 };
 

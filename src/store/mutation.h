@@ -23,6 +23,9 @@ struct Mutation {
   int64_t delta = 0;                ///< what an increment adds
   wire::Condition condition = wire::Condition::None;
   Version condition_version = 0;
+
+  /// True: it does the same whether the key exists or not, and answers nothing of what was there.
+  bool isBlind() const { return opcode == wire::Opcode::Write && condition == wire::Condition::None; }
 };
 
 /// The answer of a call, and how far the log must be before the answer may be given.

@@ -34,7 +34,7 @@ void ObjectStore::connect(const Parts& parts) {
   carried_.emplace(*entries_, parts.results);
   tombstones_.emplace(parts.log, parts.index, *entries_, parts.tablets);
   purge_.emplace(RangePurge::Parts{parts.log, parts.index, parts.tablets, *entries_, *carried_, versions_});
-  replay_.emplace(StoreReplay::Parts{parts.log, parts.index, parts.results, *entries_, *carried_, versions_});
+  replay_.emplace(StoreReplay::Parts{parts.log, parts.index, parts.results, *entries_, *carried_, versions_, crowded_});
   damages_.emplace(DamageResolver::Parts{parts.log, parts.index, parts.tablets, *entries_, *purge_});
 }
 
@@ -125,7 +125,9 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   });
   // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
-  if (!present.ref && !has_arrived) return Answer{.status = Status::RetryLater, .awaits_arrival = true};
+  if (!present.ref && !has_arrived && !mayComeEarly(mutation, *tablet, others)) {
+    return Answer{.status = Status::RetryLater, .awaits_arrival = true};
+  }
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
     return Answer{.status = Status::TooLarge};
@@ -133,8 +135,21 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
 
   RC_POINT(Found);
   const std::optional<Answer> answer = mutate(mutation, stripe, present, *tablet, wait);
-  if (answer && answer->status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
+  if (answer && answer->status == Status::Ok) {
+    tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
+    if (!present.ref && others != 0) crowded_.add(mutation.table, mutation.hash);
+    if (!present.ref && !has_arrived) tablet->arriving->noteEarlyWrite();
+  }
   return answer;
+}
+
+/// Whether a mutation may go on though it is not known whether its key exists: the version that a new object gets is
+/// above that of any object that arrives. With the one key of the hash that may arrive, there are not too many.
+/// @param others  keys of the same hash that are here
+bool ObjectStore::mayComeEarly(const Mutation& mutation, const Tablet& tablet, size_t others) {
+  if (!mutation.isBlind()) return false;
+  if (RC_MUTATION("write-early-to-crowded-hashes")) return true;
+  return others + 1 < kKeysPerHashMax && tablet.arriving->hasOneKeyAtMost(mutation.hash);
 }
 
 Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability level) const {

@@ -10,6 +10,7 @@
 #include "log/log.h"
 #include "runtime/clock.h"
 #include "store/carried_results.h"
+#include "store/crowded_hashes.h"
 #include "store/damage_resolver.h"
 #include "store/mutation.h"
 #include "store/range_purge.h"
@@ -122,6 +123,8 @@ class ObjectStore final : public log::EntryOwner {
   /// Removed keys that are still in the index.
   TombstoneQueue& tombstones() { return *tombstones_; }
   const TombstoneQueue& tombstones() const { return *tombstones_; }
+  /// The key hashes that several keys have.
+  const CrowdedHashes& crowdedHashes() const { return crowded_; }
 
   /// Keys in the index: objects, and removals that are not durable yet.
   uint64_t objectCount() const { return parts_->index.entryCount(); }
@@ -136,6 +139,7 @@ class ObjectStore final : public log::EntryOwner {
 
  private:
   std::optional<Answer> applyLocked(const Mutation& mutation, const index::StripeGuard& stripe, LockWait wait);
+  static bool mayComeEarly(const Mutation& mutation, const Tablet& tablet, size_t others);
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   static Status checkCondition(const Mutation& mutation, Version present);
   static Status increment(const Mutation& mutation, const Found& present, int64_t& sum);
@@ -159,6 +163,7 @@ class ObjectStore final : public log::EntryOwner {
   std::optional<DamageResolver> damages_;
   // Raised by writes of new keys: not on a line that every lookup reads.
   alignas(64) SafeVersion versions_;
+  CrowdedHashes crowded_;
 };
 
 }  // namespace ramcore::store

@@ -46,14 +46,17 @@ Status StoreReplay::replayBatch(std::span<const EntryView> entries, log::SideLog
 /// says.
 /// @return RetryLater or Corrupt: a damaged entry may be that of this key
 Status StoreReplay::findPresent(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
-                                EntryRef& present) const {
+                                Present& present) const {
   EntryState state = EntryState::Pending;
   const EntryRef found = parts_.index.find(stripe, [&](EntryRef candidate) {
-    return parts_.entries.standsFor(candidate, hash, {table, key}, state) &&
-           !(isDamaged(state) && parts_.entries.isOfFormer(candidate, table, hash));
+    if (!parts_.entries.standsFor(candidate, hash, {table, key}, state)) {
+      present.has_others |= parts_.entries.entry(candidate).table() == table;
+      return false;
+    }
+    return !(isDamaged(state) && parts_.entries.isOfFormer(candidate, table, hash));
   });
   if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
-  present = found;
+  present.ref = found;
   return Status::Ok;
 }
 
@@ -71,9 +74,10 @@ Status StoreReplay::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
 
 Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   const index::StripeGuard stripe(parts_.index, hash);
-  EntryRef present;
-  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), present);
+  Present found;
+  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), found);
   if (sound != Status::Ok) return sound;
+  const EntryRef present = found.ref;
   const bool is_older = present && parts_.entries.entry(present).version() >= foreign.version();
   if (is_older && !(dead == nullptr && RC_MUTATION("the-pulled-entry-wins"))) return Status::Ok;
   if (dead != nullptr && dead->holdsDown(hash, foreign)) return Status::Ok;
@@ -86,6 +90,7 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
     const auto copied = side.copy(foreign, log::AppendClass::Write);
     if (!copied.ok()) return copied.error();
     RC_CHECK(parts_.index.insert(stripe, *copied) == Status::Ok);
+    if (found.has_others) parts_.crowded.add(foreign.table(), hash);
   }
   parts_.versions.raise(foreign.version());
   return Status::Ok;
@@ -134,9 +139,10 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
   // Nothing is kept of the tombstone itself, so the safe version has to be above its version.
   if (!RC_MUTATION("forget-versions-in-replay")) parts_.versions.raise(foreign.version());
   const index::StripeGuard stripe(parts_.index, hash);
-  EntryRef present;
-  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), present);
+  Present found;
+  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), found);
   if (sound != Status::Ok) return sound;
+  const EntryRef present = found.ref;
   if (!present) {
     if (!RC_MUTATION("forget-the-dead-in-replay")) dead.note(hash, foreign);
   } else {
@@ -207,9 +213,10 @@ Status StoreReplay::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Ver
   if (isDamaged(seen.state())) {
     return parts_.entries.isOfFormer(seen_ref, table, hash) ? Status::Ok : damageOf(refOfDamaged(seen.state()));
   }
-  EntryRef ref;
-  const Status sound = findPresent(stripe, hash, table, seen.key(), ref);
+  Present found;
+  const Status sound = findPresent(stripe, hash, table, seen.key(), found);
   if (sound != Status::Ok) return sound;
+  const EntryRef ref = found.ref;
   const EntryView object = ref ? parts_.entries.entry(ref) : EntryView();
   if (!ref || object.type() != EntryType::Object || object.version() >= version) return Status::Ok;
   // Verified first, because replayOver() computes a new checksum, which would make damaged bytes look sound.

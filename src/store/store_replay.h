@@ -9,6 +9,7 @@
 #include "log/log.h"
 #include "log/side_log.h"
 #include "store/carried_results.h"
+#include "store/crowded_hashes.h"
 #include "store/dead_versions.h"
 #include "store/result_table.h"
 #include "store/safe_version.h"
@@ -31,6 +32,7 @@ class StoreReplay {
     const StoredEntries& entries;
     CarriedResults& carried;
     SafeVersion& versions;
+    CrowdedHashes& crowded;
   };
   explicit StoreReplay(const Parts& parts) : parts_(parts) {}
 
@@ -58,8 +60,12 @@ class StoreReplay {
                     log::SideLog& side);
 
  private:
+  struct Present {
+    log::EntryRef ref;
+    bool has_others = false;  // without `ref`: other keys of the table have this hash, or nearly
+  };
   Status findPresent(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
-                     log::EntryRef& present) const;
+                     Present& present) const;
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayObject(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,

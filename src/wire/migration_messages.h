@@ -67,12 +67,15 @@ struct PullResults {
   using Response = Pull::Response;
 };
 
-/// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log. The range
-/// is divided into kWindows windows of equal width. The numbers of a window with very many objects are estimated from
-/// its beginning, so that an answer costs little however large the tablet is.
+/// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log, and which
+/// key hashes several keys have. Response: struct, then `crowded_count` key hashes. The range is divided into kWindows
+/// windows of equal width. The numbers of a window with very many objects are estimated from its beginning, so that an
+/// answer costs little however large the tablet is.
 struct MeasureTablet {
   static constexpr Opcode kOpcode = Opcode::MeasureTablet;
   static constexpr uint32_t kWindows = 64;
+  static constexpr uint32_t kCrowdedMax = 1024;
+  static constexpr uint32_t kCrowdedAll = UINT32_MAX;
   struct Request {
     RequestHeader header;
     TabletId tablet;
@@ -89,9 +92,13 @@ struct MeasureTablet {
     uint64_t tombstone_bytes;  ///< what their tombstones would take
     uint64_t appended_bytes;   ///< that the owner has appended to its log for all of its tablets, before it looked
     uint32_t next_window;      ///< the first one that is not answered; kWindows: none is left
-    uint32_t reserved = 0;
+    uint32_t crowded_count;    ///< of the key hashes that follow: those that several keys have, ascending, in an answer
+                               ///< to what follows the windows. kCrowdedAll: there are too many to name
 
-    constexpr bool isValid() const { return header.isValid() && next_window <= kWindows && reserved == 0; }
+    constexpr bool isValid() const {
+      return header.isValid() && next_window <= kWindows &&
+             (crowded_count <= kCrowdedMax || crowded_count == kCrowdedAll);
+    }
   };
 };
 static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 40);

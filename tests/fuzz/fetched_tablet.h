@@ -57,6 +57,9 @@ class FetchedTablet {
     write.table = kTable;
     write.epoch = TabletEpoch(epoch);
     write.key_bytes = static_cast<uint16_t>(key.size());
+    // It does not go before the key has arrived.
+    write.condition = wire::Condition::VersionNotGreater;
+    write.condition_version = UINT64_MAX;
     std::vector<std::byte> bytes(sizeof(write) + key.size());
     storeAs(bytes.data(), write);
     std::memcpy(bytes.data() + sizeof(write), key.data(), key.size());

@@ -27,6 +27,7 @@ static_assert(sizeof(AnswerHead) == 16);
 constexpr uint8_t kDone = 1;
 constexpr uint8_t kAsItIs = 2;
 constexpr uint8_t kWrongLength = 4;
+constexpr uint8_t kCrowded = 8;  // a size: the entries are hashes that several keys have
 
 /// The source of the pulls: answers with what the input says.
 class HostileSource {
@@ -51,13 +52,18 @@ class HostileSource {
     rest = rest.subspan(taken.size());
     if (head.status != 0) return request.reply(static_cast<Status>(head.status));
     if (request.opcode() == Opcode::MeasureTablet) {
-      transport::TxMessage response = request.allocate(sizeof(wire::MeasureTablet::Response));
-      response.appendHead(wire::MeasureTablet::Response{.header = {.status = Status::Ok},
-                                                        .object_bytes = head.safe_version,
-                                                        .large_bytes = head.safe_version / 2,
-                                                        .tombstone_bytes = taken.size(),
-                                                        .appended_bytes = head.flags * uint64_t{1000},
-                                                        .next_window = head.next_cursor});
+      const ByteSpan crowded = (head.flags & kCrowded) != 0 ? taken : ByteSpan();
+      const auto crowded_count = static_cast<uint32_t>(crowded.size() / sizeof(KeyHash));
+      transport::TxMessage response = request.allocate(sizeof(wire::MeasureTablet::Response) + crowded.size());
+      response.appendHead(wire::MeasureTablet::Response{
+          .header = {.status = Status::Ok},
+          .object_bytes = head.safe_version,
+          .large_bytes = head.safe_version / 2,
+          .tombstone_bytes = taken.size(),
+          .appended_bytes = head.flags * uint64_t{1000},
+          .next_window = head.next_cursor,
+          .crowded_count = (head.flags & kWrongLength) != 0 ? wire::MeasureTablet::kCrowdedAll : crowded_count});
+      response.appendHead(crowded);
       return request.reply(std::move(response));
     }
     std::vector<std::byte> entries(taken.begin(), taken.end());

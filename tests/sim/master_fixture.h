@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -25,6 +26,16 @@ inline std::vector<std::byte> join(std::initializer_list<ByteSpan> parts) {
   std::vector<std::byte> out;
   for (const ByteSpan& part : parts) out.insert(out.end(), part.begin(), part.end());
   return out;
+}
+
+/// Keys of 32 bytes whose hashes are all the same, for each `family` another one: the first 8 bytes cancel what the
+/// hash multiplies the next 8 with.
+inline std::string collidingKey(uint64_t number, char family = 'k') {
+  const uint64_t cancelling = 0xbe4ba423396cfeb8 + kTable;
+  std::string key(32, family);
+  std::memcpy(key.data(), &cancelling, 8);
+  std::memcpy(key.data() + 8, &number, 8);
+  return key;
 }
 
 struct Answer {

@@ -189,6 +189,60 @@ TEST_F(MasterHandOverTest, WhatWasChangedBeforeItHasArrivedStaysSo) {
   expectAll(to, 2);
 }
 
+TEST_F(MasterHandOverTest, AWriteWithoutConditionWaitsForNothing) {
+  fill(0, 20, "old");
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  cut();
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  const master::PriorityPulls::Stats& waits = world.servers[1]->master().migrationTarget()->waitStats();
+  put(5, "of a key that exists", 1, 2);
+  put(100, "of one that does not", 1, 2);
+  EXPECT_EQ(waits.waits.load(), 0u);
+  EXPECT_EQ(read(keyOf(5), 2, 1).value, "of a key that exists");
+  EXPECT_EQ(write(keyOf(6), "y", nextSequence(1), {.epoch = 2, .condition = Condition::MustExist, .server = 1}).status,
+            Status::RetryLater);
+  EXPECT_EQ(increment("counter", 1, nextSequence(1), {.epoch = 2, .server = 1}).status, Status::RetryLater);
+  EXPECT_EQ(waits.waits.load(), 2u);
+  // What was there before does not come back, nor does what was removed again.
+  put(7, "removed again", 1, 2);
+  ASSERT_NO_FATAL_FAILURE(removeAll(7, 8, 1, 2));
+  keepLogOf(0);
+  ASSERT_EQ(recoverOver(0, 1, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  expectAll(1, 3);
+  expectOwnLogSaysTheSame(1);
+}
+
+TEST_F(MasterHandOverTest, HashesDoNotGetTooManyKeys) {
+  constexpr uint64_t kMax = store::ObjectStore::kKeysPerHashMax;
+  for (uint64_t i = 1; i <= kMax; ++i) ASSERT_EQ(write(collidingKey(i, 'f'), "", nextSequence(1)).status, Status::Ok);
+  ASSERT_EQ(write(collidingKey(1, 'o'), "", nextSequence(1)).status, Status::Ok);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  cut();
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, 1), Status::Ok);
+  const auto writeThere = [&](uint64_t number, char family, uint64_t epoch) {
+    return write(collidingKey(number, family), "", nextSequence(1), {.epoch = epoch, .server = 1}).status;
+  };
+  EXPECT_EQ(writeThere(kMax + 1, 'f', 2), Status::RetryLater) << "the source has named the hash";
+  for (uint64_t i = 2; i <= kMax; ++i) EXPECT_EQ(writeThere(i, 'o', 2), Status::Ok) << i;
+  EXPECT_EQ(writeThere(kMax + 1, 'o', 2), Status::RetryLater) << "a place is kept for the one that is to arrive";
+  keepLogOf(0);
+  ASSERT_EQ(recoverOver(0, 1, 3), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  for (const char family : {'f', 'o'}) {
+    EXPECT_EQ(writeThere(kMax + 1, family, 3), Status::TooLarge) << family;
+    for (uint64_t i = 1; i <= kMax; ++i) EXPECT_EQ(read(collidingKey(i, family), 3, 1).status, Status::Ok) << i;
+  }
+  // The next owner is told of what has arrived and of what was written here.
+  const store::CrowdedHashes::List crowded =
+      world.servers[1]->master().store().crowdedHashes().list(TableId(kTable), {0, kLast});
+  EXPECT_EQ(crowded.hashes.size(), 2u);
+}
+
 /// Keys that arrive last, of which nothing is there, and that do not exist.
 TEST_F(MasterHandOverTest, RequestsOfSeveralKeysWaitForAllOfThemTogether) {
   size_t from = 0;

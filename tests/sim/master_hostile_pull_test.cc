@@ -34,13 +34,17 @@ class ResultSource {
                                          .large_bytes = 0,
                                          .tombstone_bytes = 0,
                                          .appended_bytes = 0,
-                                         .next_window = wire::MeasureTablet::kWindows};
+                                         .next_window = wire::MeasureTablet::kWindows,
+                                         .crowded_count = 0};
+  std::vector<KeyHash> crowded;  // that follow
 
  private:
   void answerObjects(rpc::Request request) { answer(std::move(request), {}); }
   void answerMeasure(rpc::Request request) {
-    transport::TxMessage response = request.allocate(sizeof(measured));
+    const std::span<const std::byte> hashes = std::as_bytes(std::span(crowded));
+    transport::TxMessage response = request.allocate(sizeof(measured) + hashes.size());
     response.appendHead(measured);
+    response.appendHead(hashes);
     request.reply(std::move(response));
   }
   void answerResults(rpc::Request request) {
@@ -135,6 +139,24 @@ TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
   EXPECT_EQ(end([](auto& answer) { answer.object_bytes = uint64_t{1} << 39; }), Status::NoSpace);
   EXPECT_EQ(end([](auto& answer) { answer.appended_bytes = ~uint64_t{0}; }), Status::Ok) << "nothing since then";
   EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+}
+
+TEST_F(MasterHostilePullTest, CrowdedHashesThatNobodyNames) {
+  const auto end = [&](std::vector<KeyHash> hashes, uint32_t count) {
+    source_.crowded = std::move(hashes);
+    source_.measured.crowded_count = count;
+    return pullOnce();
+  };
+  const KeyHash hash = kFirstHash + 5;
+  EXPECT_EQ(end({hash, hash + 1, kLast}, 3), Status::Ok);
+  EXPECT_EQ(end({}, wire::MeasureTablet::kCrowdedAll), Status::Ok);
+  EXPECT_EQ(end({hash + 1, hash}, 2), Status::BadRequest) << "descending";
+  EXPECT_EQ(end({hash, hash}, 2), Status::BadRequest) << "twice";
+  EXPECT_EQ(end({kFirstHash - 1}, 1), Status::BadRequest) << "of another tablet";
+  EXPECT_EQ(end({hash}, 2), Status::BadRequest) << "not as many as it says";
+  EXPECT_EQ(end({hash}, wire::MeasureTablet::kCrowdedAll), Status::BadRequest);
+  EXPECT_EQ(end({}, wire::MeasureTablet::kCrowdedMax + 1), Status::BadRequest);
+  EXPECT_EQ(end({}, 0), Status::Ok);
 }
 
 TEST_F(MasterHostilePullTest, ResultsOfOtherOpcodes) {

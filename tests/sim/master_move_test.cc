@@ -159,6 +159,33 @@ TEST_F(MasterMoveTest, ADuplicateIsAnsweredByTheNewOwner) {
   EXPECT_EQ(stats(1).duplicates_answered.load(), 2u);
 }
 
+TEST_F(MasterMoveTest, SlicesAreSmallWhileClientsCall) {
+  control::TakeTabletRequest other;
+  *other.mutable_tablet() = tabletOf(9, 0, kLast, 1);
+  other.mutable_tablet()->set_table(kTable + 1);
+  other.set_created_empty(true);
+  ASSERT_EQ(world.command(Opcode::TakeTablet, other)->outcome(), Status::Ok);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(write(keyOf(i), std::string(1500, 'x'), ++sequence).status, Status::Ok);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  const auto sliceBytes = [&] {
+    const wire::Pull::Request ask{.header = header(Opcode::Pull),
+                                  .tablet = TabletId(1),
+                                  .epoch = TabletEpoch(1),
+                                  .cursor = 0,
+                                  .response_bytes = 512 * 1024};
+    const auto call = world.send(world.other_server, join({bytesOf(ask)}), 0);
+    EXPECT_EQ(call->outcome(), Status::Ok);
+    return bytesOfAnswer(*call).size();
+  };
+  EXPECT_LT(sliceBytes(), 70'000u) << "clients have just written";
+  EXPECT_GT(sliceBytes(), 140'000u) << "everything";
+  wire::Read::Request ask = readRequest("none");
+  ask.table = TableId(kTable + 1);
+  ASSERT_EQ(world.send(join({bytesOf(ask), asBytes(std::string_view("none"))}))->outcome(), Status::NotFound);
+  EXPECT_LT(sliceBytes(), 70'000u) << "a client has read from another table";
+}
+
 TEST_F(MasterMoveTest, RecordsThatGoBetweenTwoSlicesMakeNoOthersBeSkipped) {
   // A second table on the same server, through which the client acknowledges.
   control::TakeTabletRequest other;

@@ -390,15 +390,6 @@ TEST_F(MasterScanTest, GivesEveryObjectOnceInOrderOfKeyHashes) {
   }
 }
 
-/// Keys of 32 bytes whose hashes are all the same: the first 8 bytes cancel what the hash multiplies the next 8 with.
-std::string collidingKey(uint64_t number) {
-  const uint64_t cancelling = 0xbe4ba423396cfeb8 + kTable;
-  std::string key(32, 'k');
-  std::memcpy(key.data(), &cancelling, 8);
-  std::memcpy(key.data() + 8, &number, 8);
-  return key;
-}
-
 TEST_F(MasterScanTest, KeysOfOneHashAreFewAndComeTogether) {
   constexpr uint64_t kMax = store::ObjectStore::kKeysPerHashMax;
   const KeyHash hash = hashKey(TableId(kTable), asBytes(collidingKey(1)));

@@ -292,6 +292,9 @@ void collectMoves(const master::MigrationTarget& target, Families& out) {
   out.counter("ramcore_move_priority_pulls_total",
               "Requests for keys for which calls waited, to the server that had them",
               read(target.stats().priority_pulls));
+  out.counter("ramcore_move_early_writes_total",
+              "Writes that did not wait for their key, which had not arrived; counted when their move ends",
+              target.stats().early_writes.load());
   out.counter("ramcore_move_waits_total", "Calls that waited for a key which had not arrived",
               read(target.waitStats().waits));
   out.counter("ramcore_move_waits_refused_total", "Calls that were refused because their key had not arrived in time",

@@ -13,12 +13,16 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kResponseBytesMax = 4u << 20;
+// While clients have work for this server.
+constexpr uint64_t kResponseBytesBusy = 64 * 1024;
 /// Objects go without the results that they carry: those that are still needed go with pullResults.
 constexpr log::Keep kKeep{.name = true, .result = false};
 
 // An answer looks at no more objects than this, and those of one window.
 constexpr size_t kObjectsPerMeasure = 4096;
 constexpr uint32_t kWindowsPerMeasure = 16;
+
+static_assert(store::CrowdedHashes::kMost <= wire::MeasureTablet::kCrowdedMax);
 
 uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
   return std::min({ask.response_bytes, request.responseBytesMax(), kResponseBytesMax});
@@ -70,8 +74,10 @@ void MigrationSource::pull(rpc::Request request) {
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
-  const Status filled = fill(*tablet, {ask.cursor, tablet->range.last},
-                             {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max}, slice);
+  const uint64_t bytes_wanted =
+      std::min(bytesWanted(request, ask), activity_.hasChanged() ? kResponseBytesBusy : UINT64_MAX);
+  const Status filled =
+      fill(*tablet, {ask.cursor, tablet->range.last}, {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max}, slice);
   if (filled != Status::Ok) return request.reply(filled);
   transport::TxMessage response = request.allocate(slice.bytes);
   response.appendHead(
@@ -199,7 +205,8 @@ void MigrationSource::measure(rpc::Request request) {
                                     .large_bytes = 0,
                                     .tombstone_bytes = 0,
                                     .appended_bytes = parts_.log.stats().appended_bytes.load(std::memory_order_relaxed),
-                                    .next_window = ask.window};
+                                    .next_window = ask.window,
+                                    .crowded_count = 0};
   size_t objects = 0;
   const uint32_t end = std::min(ask.window + kWindowsPerMeasure, wire::MeasureTablet::kWindows);
   while (sum.next_window < end && objects < kObjectsPerMeasure) {
@@ -208,8 +215,16 @@ void MigrationSource::measure(rpc::Request request) {
     if (added != Status::Ok) return request.reply(added);
     ++sum.next_window;
   }
-  transport::TxMessage response = request.allocate(sizeof(sum));
+  store::CrowdedHashes::List crowded;
+  if (ask.window == wire::MeasureTablet::kWindows) {
+    crowded = parts_.store.crowdedHashes().list(tablet->table, tablet->range);
+  }
+  sum.crowded_count = crowded.are_all ? wire::MeasureTablet::kCrowdedAll : static_cast<uint32_t>(crowded.hashes.size());
+  const std::span<const std::byte> hashes = std::as_bytes(std::span(crowded.hashes));
+  transport::TxMessage response = request.allocate(sizeof(sum) + hashes.size());
   response.appendHead(sum);
+  response.appendHead(hashes);
+  response->contiguous_bytes = sizeof(sum);
   request.reply(std::move(response));
 }
 

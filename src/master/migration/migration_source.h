@@ -4,6 +4,7 @@
 
 #include "index/hash_index.h"
 #include "log/log.h"
+#include "master/migration/client_activity.h"
 #include "rpc/dispatch.h"
 #include "store/object_store.h"
 #include "store/range_slice.h"
@@ -25,7 +26,7 @@ class MigrationSource {
     store::TabletTable& tablets;
     store::ResultTable& results;
   };
-  explicit MigrationSource(const Parts& parts) : parts_(parts) {}
+  explicit MigrationSource(const Parts& parts) : parts_(parts), activity_(parts.tablets) {}
   void addTo(rpc::ServiceTable& table);
 
   bool isSound(log::EntryRef ref);
@@ -46,6 +47,7 @@ class MigrationSource {
   void append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const;
 
   const Parts parts_;
+  ClientActivity activity_;
 };
 
 }  // namespace ramcore::master

@@ -12,7 +12,9 @@
 namespace ramcore::master {
 namespace {
 
+// A slice while clients have no work for this server, and while they have.
 constexpr uint32_t kSliceBytes = 512 * 1024;
+constexpr uint32_t kSliceBytesBusy = 64 * 1024;
 // What a scan waits for.
 constexpr uint32_t kPieceBytes = 64 * 1024;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
@@ -187,7 +189,7 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
-  pull.room.emplace(parts_.log, pull.calls, parts_.background, pull.ended);
+  pull.room.emplace(parts_.log, pull.calls, pull.tablet().range, parts_.background, pull.ended);
   status = co_await pull.room->claim();
   if (status != Status::Ok) co_return status;
   status = co_await openAnchor(pull);
@@ -230,8 +232,10 @@ runtime::Task<Status> MigrationTarget::awaitOrder(Pull& pull, Phase wanted) {
 
 runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
   pull.phase.store(Phase::Adopting);
-  Status status = co_await pull.room->claimGrowth();
+  store::CrowdedHashes::List crowded;
+  Status status = co_await pull.room->claimGrowth(crowded);
   if (status != Status::Ok && !pull.is_interrupted) co_return status;
+  pull.arriving->nameCrowded(std::move(crowded));
   pull.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
   // an older one that is pulled after it.
@@ -285,6 +289,7 @@ runtime::Task<void> MigrationTarget::release(Pull& pull) {
     cursor = parts_.store.tombstones().retireSlice(pull.tablet(), *cursor);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
+  stats_.early_writes.fetch_add(pull.arriving->earlyWrites(), std::memory_order_relaxed);
   parts_.log.privateSegments().dropAnchor(*std::exchange(pull.anchor, nullptr));
   parts_.maintenance.wake();
 }
@@ -320,9 +325,10 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (pull.isOver()) co_return Status::Cancelled;
+    const uint32_t bytes = activity_.hasChanged() ? kSliceBytesBusy : kSliceBytes;
     const Status status = co_await pull.calls.slice(
         opcode, pull.tablet().range, cursor,
-        {.bytes = kSliceBytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+        {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
     if (status == Status::Ok) co_return status;
     note(pull, status);
     if (!SourceCalls::mayPass(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
@@ -369,7 +375,7 @@ Status MigrationTarget::decodeBatch(const Pull& pull, const PulledSlice& slice, 
   while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
     log::EntryView entry;
     if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    if (!slice.mayHold(pull.tablet(), entry)) return Status::BadRequest;
+    if (!slice.mayHold(pull.tablet(), entry, pull.version_ceiling.load())) return Status::BadRequest;
     batch.push_back(entry);
     bytes = bytes.subspan(entry.alignedBytes());
   }

@@ -8,6 +8,7 @@
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
+#include "master/migration/client_activity.h"
 #include "master/migration/priority_pulls.h"
 #include "master/migration/room_claim.h"
 #include "rpc/caller.h"
@@ -28,12 +29,14 @@ struct PulledSlice;
 /// The new owner's side of a move (docs/migration.md). Each step begins with a command of the coordinator, which may be
 /// repeated:
 ///
-///   start()   gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
-///   here in state Pulling adopt()   takes over the results of calls, and the ceiling of versions, from the frozen
-///   source arrive()  the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a
-///   side log
-///             that joins the log; before others those for which calls wait (PriorityPulls)
-///   settle()  the contents are in this server's log alone, and the tablet is a usual one
+/// - start() gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
+/// here
+///   in state Pulling.
+/// - adopt() takes over the results of calls, and the ceiling of versions, from the frozen source.
+/// - arrive(): the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side
+/// log
+///   that joins the log; before others those for which calls wait (PriorityPulls).
+/// - settle(): the contents are in this server's log alone, and the tablet is a usual one.
 ///
 /// After arrive() nothing is given up: a source that does not answer, or answers nonsense, is asked again and again. If
 /// the source dies, interrupt() ends the pulling, and a recovery brings the rest.
@@ -64,6 +67,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
       : parts_(parts),
         intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
         attempts_(parts.trace),
+        activity_(parts.tablets),
         priority_pulls_(*this) {}
   /// idle() is true (checked).
   ~MigrationTarget();
@@ -73,9 +77,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// StaleEpoch if there is one under a newer epoch.
   Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
   /// @param version_ceiling  above the version of every key of the tablet
-  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; the status of a
-  /// pull
-  ///         that has failed
+  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; or the status of a
+  ///         pull that has failed
   Status adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling);
   /// Puts an adopted tablet into state Arriving. Ok also if that was done. RetryLater: not adopted yet; otherwise as
   /// adopt().
@@ -102,6 +105,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   struct Stats {
     std::atomic<uint64_t> priority_pulls{0};   ///< requests for the hashes that calls wait for
     std::atomic<uint64_t> objects_arrived{0};  ///< objects that were pulled, by all moves
+    std::atomic<uint64_t> early_writes{0};     ///< writes of keys that had not arrived, by moves that are over
   };
   const Stats& stats() const { return stats_; }
   const PriorityPulls::Stats& waitStats() const { return priority_pulls_.stats(); }
@@ -137,6 +141,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   const Parts parts_;
   store::TabletIntake intake_;
   store::IntakeAttempts attempts_;
+  ClientActivity activity_;
   PriorityPulls priority_pulls_;
   Stats stats_;
 };

@@ -18,9 +18,11 @@ struct PulledSlice {
   std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
   std::vector<KeyHash> hashes;     // what was asked for, ascending; empty: the whole range
 
-  // Whether a source may send this entry. A source sends no tombstones.
-  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry) const {
+  // Whether a source may send this entry. A source sends no tombstones, and nothing that is as new as what its
+  // successor has written.
+  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry, Version ceiling) const {
     if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
+    if (entry.version() > ceiling) return false;
     const auto hash = store::hashOfForeign(entry);
     if (!hash || !tablet.range.contains(*hash)) return false;
     return hashes.empty() || std::ranges::binary_search(hashes, *hash);

@@ -1,6 +1,7 @@
 #include "master/migration/room_claim.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/mutation.h"
 #include "runtime/await.h"
@@ -29,9 +30,10 @@ runtime::Task<Status> RoomClaim::claim() {
   uint64_t large_bytes = 0;
   uint64_t tombstone_bytes = 0;
   for (uint32_t window = 0; window < MeasureTablet::kWindows;) {
-    MeasureTablet::Response part{};
-    const Status status = co_await ask(window, part);
+    SourceCalls::Measured answer;
+    const Status status = co_await ask(window, answer);
     if (status != Status::Ok) co_return status;
+    const MeasureTablet::Response& part = answer.sizes;
     if (window == 0) appended_before_ = part.appended_bytes;
     object_bytes += part.object_bytes;
     large_bytes += part.large_bytes;
@@ -41,10 +43,12 @@ runtime::Task<Status> RoomClaim::claim() {
   co_return hold(object_bytes, large_bytes, tombstone_bytes);
 }
 
-runtime::Task<Status> RoomClaim::claimGrowth() {
-  MeasureTablet::Response now{};
-  const Status status = co_await ask(MeasureTablet::kWindows, now);
+runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded) {
+  SourceCalls::Measured answer;
+  const Status status = co_await ask(MeasureTablet::kWindows, answer);
   if (status != Status::Ok) co_return status;
+  crowded = std::move(answer.crowded);
+  const MeasureTablet::Response& now = answer.sizes;
   if (now.appended_bytes < appended_before_) co_return Status::BadRequest;
   const uint64_t appended_bytes = now.appended_bytes - appended_before_;
   if (appended_bytes > log::LiveLimit::kHeldBytesMax / 4) co_return Status::BadRequest;
@@ -76,12 +80,13 @@ void RoomClaim::spend(uint64_t bytes) {
 }
 
 // Asks again and again, until the source answers or there is no use in it.
-runtime::Task<Status> RoomClaim::ask(uint32_t window, MeasureTablet::Response& answer) {
+runtime::Task<Status> RoomClaim::ask(uint32_t window, SourceCalls::Measured& answer) {
   const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (ended_) co_return Status::Cancelled;
-    const Status status = co_await source_.measure(window, answer);
-    if (status == Status::Ok) co_return isSensible(answer) ? Status::Ok : Status::BadRequest;
+    answer = {};
+    const Status status = co_await source_.measure(window, range_, answer);
+    if (status == Status::Ok) co_return isSensible(answer.sizes) ? Status::Ok : Status::BadRequest;
     if (!SourceCalls::mayPass(status) || background_.clock().nowNs() >= give_up_ns) co_return status;
     co_await runtime::sleepFor(background_, kPauseNs);
   }

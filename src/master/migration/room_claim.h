@@ -18,8 +18,9 @@ namespace ramcore::master {
 class RoomClaim {
  public:
   /// All outlive this.
-  RoomClaim(log::Log& log, SourceCalls& source, runtime::Executor& background, const std::atomic<bool>& ended)
-      : log_(log), source_(source), background_(background), ended_(ended) {}
+  RoomClaim(log::Log& log, SourceCalls& source, const HashRange& range, runtime::Executor& background,
+            const std::atomic<bool>& ended)
+      : log_(log), source_(source), range_(range), background_(background), ended_(ended) {}
   RoomClaim(const RoomClaim&) = delete;
   RoomClaim& operator=(const RoomClaim&) = delete;
   ~RoomClaim();
@@ -28,7 +29,8 @@ class RoomClaim {
   /// source answers.
   runtime::Task<Status> claim();
   /// Holds what the tablet may have grown by since claim(); to be called when it is frozen. Statuses as there.
-  runtime::Task<Status> claimGrowth();
+  /// @param crowded  set with Ok: the hashes that several keys have at the source
+  runtime::Task<Status> claimGrowth(store::CrowdedHashes::List& crowded);
   /// Gives back as much as has arrived, at most what is held for objects.
   void spend(uint64_t bytes);
   /// Why a claim was answered with NoSpace.
@@ -42,11 +44,12 @@ class RoomClaim {
   void spendAll() { spend(object_bytes_); }
 
  private:
-  runtime::Task<Status> ask(uint32_t window, wire::MeasureTablet::Response& answer);
+  runtime::Task<Status> ask(uint32_t window, SourceCalls::Measured& answer);
   Status hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes);
 
   log::Log& log_;
   SourceCalls& source_;
+  const HashRange range_;  // of the tablet
   runtime::Executor& background_;
   const std::atomic<bool>& ended_;
   uint64_t object_bytes_ = 0;     // held for objects

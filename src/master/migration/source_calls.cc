@@ -22,7 +22,18 @@ runtime::Task<rpc::CallResult> SourceCalls::call(transport::TxMessage message, i
                                    .context = &ended_});
 }
 
-runtime::Task<Status> SourceCalls::measure(uint32_t window, wire::MeasureTablet::Response& answer) {
+/// @return false: these are not ascending hashes of the range
+bool SourceCalls::decodeCrowded(const PulledSlice& bytes, const HashRange& range, store::CrowdedHashes::List& crowded) {
+  for (size_t at = 0; at < bytes.entries.size(); at += sizeof(KeyHash)) {
+    const auto hash = loadAs<KeyHash>(bytes.entries.data() + at);
+    const bool is_sound = range.contains(hash) && (crowded.hashes.empty() || hash > crowded.hashes.back());
+    if (!is_sound) return false;
+    crowded.hashes.push_back(hash);
+  }
+  return true;
+}
+
+runtime::Task<Status> SourceCalls::measure(uint32_t window, const HashRange& range, Measured& answer) {
   using Measure = wire::MeasureTablet;
   transport::TxMessage message = caller_.allocate(sizeof(Measure::Request));
   message.appendHead(Measure::Request{.header = {.opcode = wire::Opcode::MeasureTablet, .target = target()},
@@ -31,9 +42,16 @@ runtime::Task<Status> SourceCalls::measure(uint32_t window, wire::MeasureTablet:
                                       .window = window});
   rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, runtime::Priority::Background);
   if (result.status != Status::Ok) co_return result.status;
-  const bool is_sound = wire::decode(result.response.head(), answer) && answer.large_bytes <= answer.object_bytes &&
-                        (answer.next_window > window || window == Measure::kWindows);
-  co_return is_sound ? Status::Ok : Status::BadRequest;
+  Measure::Response& sizes = answer.sizes;
+  const bool is_sound = wire::decode(result.response.head(), sizes) && sizes.large_bytes <= sizes.object_bytes &&
+                        (sizes.next_window > window || window == Measure::kWindows);
+  if (!is_sound) co_return Status::BadRequest;
+  answer.crowded.are_all = sizes.crowded_count == Measure::kCrowdedAll;
+  const uint64_t named = answer.crowded.are_all ? 0 : sizes.crowded_count;
+  if (result.response.messageBytes() != sizeof(sizes) + named * sizeof(KeyHash)) co_return Status::BadRequest;
+  PulledSlice rest;
+  rest.take(result.response, sizeof(sizes));
+  co_return decodeCrowded(rest, range, answer.crowded) ? Status::Ok : Status::BadRequest;
 }
 
 runtime::Task<Status> SourceCalls::slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,

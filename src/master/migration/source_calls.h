@@ -6,6 +6,7 @@
 #include "master/migration/pulled_slice.h"
 #include "rpc/caller.h"
 #include "runtime/task.h"
+#include "store/crowded_hashes.h"
 #include "wire/migration_messages.h"
 
 namespace ramcore::master {
@@ -36,8 +37,13 @@ class SourceCalls {
   SourceCalls(rpc::Caller& caller, runtime::Executor& background, Tablet tablet, std::atomic<bool>& ended)
       : caller_(caller), background_(background), tablet_(std::move(tablet)), ended_(ended) {}
 
-  /// The sizes of windows of the tablet. @param window  the first one; kWindows: none
-  runtime::Task<Status> measure(uint32_t window, wire::MeasureTablet::Response& answer);
+  struct Measured {
+    wire::MeasureTablet::Response sizes{};
+    store::CrowdedHashes::List crowded;  ///< in an answer to kWindows
+  };
+  /// The sizes of windows of the tablet.
+  /// @param window  the first one; kWindows: what follows them, the hashes that several keys have
+  runtime::Task<Status> measure(uint32_t window, const HashRange& range, Measured& answer);
   /// @param opcode  Pull or PullResults
   /// @param range   of the tablet, which contains the cursor
   runtime::Task<Status> slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,
@@ -48,6 +54,7 @@ class SourceCalls {
   const Tablet& tablet() const { return tablet_; }
 
  private:
+  static bool decodeCrowded(const PulledSlice& bytes, const HashRange& range, store::CrowdedHashes::List& crowded);
   static bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
   ServerId target() const { return ServerId(tablet_.source.id); }
   runtime::Task<rpc::CallResult> call(transport::TxMessage message, int64_t wait_ns, runtime::Priority priority);

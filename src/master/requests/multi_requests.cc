@@ -95,7 +95,8 @@ std::vector<PriorityPulls::Wanted> notArrived(const store::TabletTable& tablets,
   for (const MutationPart& part : parts) {
     const store::Tablet* const tablet = tablets.find(part.mutation.table, part.mutation.hash);
     const bool waits = tablet != nullptr && part.answer.status == Status::Ok && !tablet->hasArrived(part.mutation.hash);
-    if (waits) wanted.push_back({tablet->id, part.mutation.hash});
+    const bool goes_at_once = waits && part.mutation.isBlind() && tablet->arriving->hasOneKeyAtMost(part.mutation.hash);
+    if (waits && !goes_at_once) wanted.push_back({tablet->id, part.mutation.hash});
   }
   return wanted;
 }

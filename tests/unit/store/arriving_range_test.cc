@@ -33,6 +33,17 @@ TEST(ArrivingRangeTest, WhatIsBeforeTheFrontierHasArrived) {
   EXPECT_EQ(range.fraction(), 1);
 }
 
+TEST(ArrivingRangeTest, HashesThatWereNamedMayHaveSeveralKeys) {
+  ArrivingRange range({0, kLast}, SegmentId(7));
+  EXPECT_TRUE(range.hasOneKeyAtMost(5));
+  range.nameCrowded({.are_all = false, .hashes = {5, 900}});
+  EXPECT_FALSE(range.hasOneKeyAtMost(5));
+  EXPECT_FALSE(range.hasOneKeyAtMost(900));
+  EXPECT_TRUE(range.hasOneKeyAtMost(6));
+  range.nameCrowded({.are_all = true, .hashes = {}});
+  EXPECT_FALSE(range.hasOneKeyAtMost(6));
+}
+
 TEST(ArrivingRangeTest, AHashThatWasAskedForIsKnown) {
   ArrivingRange range({0, kLast}, SegmentId(7));
   range.noteKnown(5'000'000);
