@@ -148,6 +148,7 @@ class Master final : private LinkObserver {
     log::Cleaner cleaner;
     store::Maintenance maintenance;
     MemoryRepair repair;
+    ClientAdmission admission;
     MigrationSource source;
     MigrationTarget target;
     RecoveryTarget recovery;

@@ -104,4 +104,28 @@ struct MeasureTablet {
 static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 40);
 static_assert(Message<MeasureTablet::Response> && sizeof(MeasureTablet::Response) == 48);
 
+/// New owner -> owner, before the hand-over: the clients that the owner knows, so that their leases can be confirmed to
+/// the new owner all at once, before their first calls come. Response: struct, then `count` client ids, ascending.
+struct ListClients {
+  static constexpr Opcode kOpcode = Opcode::ListClients;
+  static constexpr uint32_t kClientsMax = 1024;
+  struct Request {
+    RequestHeader header;
+    TabletId tablet;
+    TabletEpoch epoch;
+    ClientId after;  ///< only clients with higher ids are wanted
+
+    constexpr bool isValid() const { return header.isValid(); }
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t count;  ///< kClientsMax: there may be more
+    uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && count <= kClientsMax && reserved == 0; }
+  };
+};
+static_assert(Message<ListClients::Request> && sizeof(ListClients::Request) == 40);
+static_assert(Message<ListClients::Response> && sizeof(ListClients::Response) == 16);
+
 }  // namespace ramcore::wire

@@ -40,6 +40,7 @@ enum class Opcode : uint16_t {
   PullResults = 65,    ///< the unacknowledged result records of a frozen tablet
   PullHashes = 66,     ///< the objects of some key hashes of a lent tablet, for which calls wait
   MeasureTablet = 67,  ///< how much room a tablet takes
+  ListClients = 68,    ///< the clients of the owner of a tablet
 
   // Master or recovery master -> backup: fixed structs of replica_messages.h.
   WriteReplica = 80,  ///< bytes of a segment

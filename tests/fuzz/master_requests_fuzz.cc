@@ -15,9 +15,9 @@ using namespace ramcore;
 using sim::FuzzWorld;
 using wire::Opcode;
 
-constexpr Opcode kOpcodes[] = {Opcode::Read,        Opcode::Write,       Opcode::Remove,       Opcode::Increment,
-                               Opcode::MultiRead,   Opcode::MultiMutate, Opcode::Scan,         Opcode::Pull,
-                               Opcode::PullResults, Opcode::PullHashes,  Opcode::MeasureTablet};
+constexpr Opcode kOpcodes[] = {Opcode::Read,        Opcode::Write,       Opcode::Remove,        Opcode::Increment,
+                               Opcode::MultiRead,   Opcode::MultiMutate, Opcode::Scan,          Opcode::Pull,
+                               Opcode::PullResults, Opcode::PullHashes,  Opcode::MeasureTablet, Opcode::ListClients};
 
 template <typename Request>
 bool load(const std::vector<std::byte>& bytes, Request& out) {
@@ -58,7 +58,7 @@ void repair(Opcode opcode, std::vector<std::byte>& bytes) {
 
 void send(sim::MasterWorld& world, Opcode opcode, const std::vector<std::byte>& bytes, uint8_t contiguous) {
   const bool is_pull = opcode == Opcode::Pull || opcode == Opcode::PullResults || opcode == Opcode::PullHashes ||
-                       opcode == Opcode::MeasureTablet;
+                       opcode == Opcode::MeasureTablet || opcode == Opcode::ListClients;
   // A header that is not in one piece ends the session, rightly.
   const size_t head_bytes = contiguous < sizeof(wire::RequestHeader) ? 0 : contiguous;
   const auto call = world.send(is_pull ? world.other_server : world.client, bytes, head_bytes);

@@ -38,12 +38,22 @@ class HostileSource {
     process.dispatch().services().add<&HostileSource::answer>(Opcode::PullResults, *this, rules);
     process.dispatch().services().add<&HostileSource::answer>(Opcode::PullHashes, *this, rules);
     process.dispatch().services().add<&HostileSource::answer>(Opcode::MeasureTablet, *this, rules);
+    process.dispatch().services().add<&HostileSource::answerClients>(Opcode::ListClients, *this, rules);
     process.listen();
   }
   bool isUsedUp() const { return rest.size() < sizeof(AnswerHead); }
   ByteSpan rest;
 
  private:
+  // The bytes that are left also stand for ids, so that this answer takes none from the others.
+  void answerClients(rpc::Request request) {
+    const ByteSpan ids = rest.first(std::min<size_t>(rest.size(), 32));
+    transport::TxMessage response = request.allocate(sizeof(wire::ListClients::Response) + ids.size());
+    response.appendHead(wire::ListClients::Response{.header = {.status = Status::Ok},
+                                                    .count = static_cast<uint32_t>(ids.size() / sizeof(ClientId))});
+    response.appendHead(ids);
+    request.reply(std::move(response));
+  }
   void answer(rpc::Request request) {
     if (isUsedUp()) return request.reply(Status::BadRequest);
     const auto head = loadAs<AnswerHead>(rest.data());

@@ -229,10 +229,11 @@ TEST_F(MasterHostileTest, Scans) {
 
 TEST_F(MasterHostileTest, RolesThatMayNot) {
   // Clients give no orders, and do not take part in moves.
-  for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState,
-                              Opcode::AdoptTablet, Opcode::LendTablet, Opcode::Pull, Opcode::PullHashes,
-                              Opcode::MeasureTablet, Opcode::PullResults, Opcode::Enlist, Opcode::CreateTable}) {
+  for (const Opcode opcode :
+       {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
+        Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::AdoptTablet, Opcode::LendTablet,
+        Opcode::Pull, Opcode::PullHashes, Opcode::MeasureTablet, Opcode::ListClients, Opcode::PullResults,
+        Opcode::Enlist, Opcode::CreateTable}) {
     cases_.push_back({std::string(wire::name(opcode)), join({bytesOf(header(opcode)), std::vector<std::byte>(40)})});
   }
   runAll();

@@ -159,6 +159,24 @@ TEST_F(MasterMoveTest, ADuplicateIsAnsweredByTheNewOwner) {
   EXPECT_EQ(stats(1).duplicates_answered.load(), 2u);
 }
 
+TEST_F(MasterMoveTest, ClientsOfTheFormerOwnerAreConfirmedAllAtOnce) {
+  constexpr uint64_t kClients = 1500;  // more than one question has room for
+  for (uint64_t client = 1000; client < 1000 + kClients; ++client) {
+    world.rules.valid_clients.insert(client);
+    ASSERT_EQ(write(keyOf(static_cast<int>(client)), "x", 1, {.client = client}).status, Status::Ok);
+  }
+  const uint64_t lapsed = 1007;
+  world.rules.valid_clients.erase(lapsed);
+  const int checks = world.rules.checks;
+  move();
+  EXPECT_EQ(world.rules.checks, checks + 2);
+  for (uint64_t client = 1000; client < 1000 + kClients; client += 7) {
+    const Answer written = write("key", "y", 2, {.client = client, .epoch = 2, .server = 1});
+    EXPECT_EQ(written.status, client == lapsed ? Status::LeaseExpired : Status::Ok) << client;
+  }
+  EXPECT_EQ(world.rules.checks, checks + 3) << "only that of the client whose lease is over";
+}
+
 TEST_F(MasterMoveTest, SlicesAreSmallWhileClientsCall) {
   control::TakeTabletRequest other;
   *other.mutable_tablet() = tabletOf(9, 0, kLast, 1);

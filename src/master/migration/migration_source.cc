@@ -44,6 +44,10 @@ void MigrationSource::addTo(rpc::ServiceTable& table) {
                                        .request_bytes_min = sizeof(wire::MeasureTablet::Request),
                                        .weight = rpc::Weight::Long};
   table.add<&MigrationSource::measure>(wire::Opcode::MeasureTablet, *this, measure_rules);
+  const rpc::OpcodeRules clients_rules{.roles = rpc::allow({transport::Role::Server}),
+                                       .request_bytes_min = sizeof(wire::ListClients::Request),
+                                       .weight = rpc::Weight::Long};
+  table.add<&MigrationSource::listClients>(wire::Opcode::ListClients, *this, clients_rules);
 }
 
 Result<store::Tablet> MigrationSource::tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const {
@@ -53,6 +57,15 @@ Result<store::Tablet> MigrationSource::tabletOf(TabletId id, TabletEpoch epoch, 
   const bool is_ready =
       tablet->state == store::TabletState::Lent || (while_frozen && tablet->state == store::TabletState::Frozen);
   if (!is_ready) return Status::RetryLater;
+  return *tablet;
+}
+
+Result<store::Tablet> MigrationSource::ownTablet(TabletId id, TabletEpoch epoch) const {
+  const auto tablet = parts_.tablets.get(id);
+  if (!tablet) return Status::WrongServer;
+  if (tablet->epoch != epoch) return Status::StaleEpoch;
+  const bool is_owned = tablet->state == store::TabletState::Normal || tablet->state == store::TabletState::Frozen;
+  if (!is_owned) return Status::RetryLater;
   return *tablet;
 }
 
@@ -194,11 +207,8 @@ Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& 
 void MigrationSource::measure(rpc::Request request) {
   wire::MeasureTablet::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const auto tablet = parts_.tablets.get(ask.tablet);
-  if (!tablet) return request.reply(Status::WrongServer);
-  if (tablet->epoch != ask.epoch) return request.reply(Status::StaleEpoch);
-  const bool is_owned = tablet->state == store::TabletState::Normal || tablet->state == store::TabletState::Frozen;
-  if (!is_owned) return request.reply(Status::RetryLater);
+  const Result<store::Tablet> tablet = ownTablet(ask.tablet, ask.epoch);
+  if (!tablet.ok()) return request.reply(tablet.error());
   // What is appended from here on may be missed by the look.
   wire::MeasureTablet::Response sum{.header = {.status = Status::Ok},
                                     .object_bytes = 0,
@@ -225,6 +235,22 @@ void MigrationSource::measure(rpc::Request request) {
   response.appendHead(sum);
   response.appendHead(hashes);
   response->contiguous_bytes = sizeof(sum);
+  request.reply(std::move(response));
+}
+
+void MigrationSource::listClients(rpc::Request request) {
+  using wire::ListClients;
+  ListClients::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  const Result<store::Tablet> tablet = ownTablet(ask.tablet, ask.epoch);
+  if (!tablet.ok()) return request.reply(tablet.error());
+  const std::vector<ClientId> clients = parts_.results.silentSince(INT64_MAX, ask.after, ListClients::kClientsMax);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(clients));
+  transport::TxMessage response = request.allocate(sizeof(ListClients::Response) + bytes.size());
+  response.appendHead(
+      ListClients::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(clients.size())});
+  response.appendHead(bytes);
+  response->contiguous_bytes = sizeof(ListClients::Response);
   request.reply(std::move(response));
 }
 

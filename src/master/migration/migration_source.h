@@ -34,8 +34,11 @@ class MigrationSource {
   void pullResults(rpc::Request request);
   void pullHashes(rpc::Request request);
   void measure(rpc::Request request);
+  void listClients(rpc::Request request);
 
  private:
+  /// The tablet that a request names, which this server owns, or why there is none.
+  Result<store::Tablet> ownTablet(TabletId id, TabletEpoch epoch) const;
   /// The frozen or lent tablet that a request names, or why there is none.
   Result<store::Tablet> tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const;
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,

@@ -17,6 +17,8 @@ constexpr uint32_t kSliceBytes = 512 * 1024;
 constexpr uint32_t kSliceBytesBusy = 64 * 1024;
 // What a scan waits for.
 constexpr uint32_t kPieceBytes = 64 * 1024;
+// Of a thousand clients each; with more, those that are left are confirmed one by one.
+constexpr size_t kClientQuestionsMax = 64;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
 constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
@@ -194,6 +196,7 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   if (status != Status::Ok) co_return status;
   status = co_await openAnchor(pull);
   if (status != Status::Ok) co_return status;
+  co_await confirmClients(pull);
   pull.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id());
   co_return intake_.add(pull.tablet(), head, pull.ended);
 }
@@ -206,6 +209,21 @@ runtime::Task<Status> MigrationTarget::openAnchor(Pull& pull) {
     if (pull.ended) co_return Status::Cancelled;
     if (parts_.background.clock().nowNs() >= give_up_ns) co_return Status::NoSpace;
     co_await intake_.awaitRoom();
+  }
+}
+
+// Has the leases of the source's clients confirmed, so that their first calls here need not wait for that. A client
+// that is missed is confirmed when it calls.
+runtime::Task<void> MigrationTarget::confirmClients(Pull& pull) {
+  ClientId after;
+  for (size_t questions = 0; questions < kClientQuestionsMax && !pull.ended; ++questions) {
+    std::vector<ClientId> clients;
+    Status status = co_await pull.calls.clients(after, clients);
+    if (status != Status::Ok || clients.empty()) co_return;
+    after = clients.back();
+    const bool may_be_more = clients.size() == wire::ListClients::kClientsMax;
+    status = co_await parts_.admission.confirmAll(parts_.background, std::move(clients));
+    if (status != Status::Ok || !may_be_more) co_return;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
+#include "master/cluster/client_admission.h"
 #include "master/migration/client_activity.h"
 #include "master/migration/priority_pulls.h"
 #include "master/migration/room_claim.h"
@@ -49,6 +50,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
     log::Log& log;
     store::TabletTable& tablets;
     store::ResultTable& results;
+    ClientAdmission& admission;
     rpc::Caller& caller;
     runtime::Executor& background;
     store::Maintenance& maintenance;
@@ -121,6 +123,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> prepare(Pull& pull);
   runtime::Task<Status> openAnchor(Pull& pull);
+  runtime::Task<void> confirmClients(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
   runtime::Task<Status> awaitOrder(Pull& pull, Phase wanted);
   runtime::Task<Status> adoptResults(Pull& pull);

@@ -54,6 +54,30 @@ runtime::Task<Status> SourceCalls::measure(uint32_t window, const HashRange& ran
   co_return decodeCrowded(rest, range, answer.crowded) ? Status::Ok : Status::BadRequest;
 }
 
+runtime::Task<Status> SourceCalls::clients(ClientId after, std::vector<ClientId>& clients) {
+  using wire::ListClients;
+  transport::TxMessage message = caller_.allocate(sizeof(ListClients::Request));
+  message.appendHead(ListClients::Request{.header = {.opcode = wire::Opcode::ListClients, .target = target()},
+                                          .tablet = tablet_.id,
+                                          .epoch = tablet_.epoch,
+                                          .after = after});
+  rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, runtime::Priority::Background);
+  if (result.status != Status::Ok) co_return result.status;
+  ListClients::Response header{};
+  const bool is_sound = wire::decode(result.response.head(), header) &&
+                        result.response.messageBytes() == sizeof(header) + header.count * sizeof(ClientId);
+  if (!is_sound) co_return Status::BadRequest;
+  PulledSlice rest;
+  rest.take(result.response, sizeof(header));
+  for (size_t at = 0; at < rest.entries.size(); at += sizeof(ClientId)) {
+    const auto client = loadAs<ClientId>(rest.entries.data() + at);
+    if (client <= after) co_return Status::BadRequest;
+    clients.push_back(client);
+    after = client;
+  }
+  co_return Status::Ok;
+}
+
 runtime::Task<Status> SourceCalls::slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,
                                          PulledSlice& slice) {
   transport::TxMessage message = caller_.allocate(sizeof(wire::Pull::Request));

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "master/cluster/client_admission.h"
 #include "master/cluster/coordinator_link.h"
 #include "master/migration/priority_pulls.h"
-#include "master/requests/client_admission.h"
 #include "master/requests/client_replies.h"
 #include "master/requests/multi_requests.h"
 #include "master/requests/pinned_values.h"

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "master/cluster/client_admission.h"
 #include "master/migration/priority_pulls.h"
-#include "master/requests/client_admission.h"
 #include "master/requests/client_replies.h"
 #include "rpc/dispatch.h"
 #include "runtime/task.h"

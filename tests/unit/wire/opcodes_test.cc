@@ -34,6 +34,7 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {65, "PullResults"},
                                                     {66, "PullHashes"},
                                                     {67, "MeasureTablet"},
+                                                    {68, "ListClients"},
                                                     {80, "WriteReplica"},
                                                     {81, "FreeReplica"},
                                                     {82, "ReadReplica"},

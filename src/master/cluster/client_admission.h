@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "base/ids.h"
 #include "base/status.h"
 #include "master/cluster/coordinator_link.h"
@@ -22,6 +24,8 @@ class ClientAdmission {
   /// @return Ok: its mutation may begin again, from the first check. LeaseExpired: its lease is over. RetryLater: the
   ///         coordinator did not answer, or the answer may be late
   runtime::Task<Status> confirm(runtime::Executor& executor, ClientId client);
+  /// Admits those of `clients` whose leases are valid, with one question to the coordinator. Not Ok: it did not answer.
+  runtime::Task<Status> confirmAll(runtime::Executor& executor, std::vector<ClientId> clients);
 
  private:
   CoordinatorLink& link_;
