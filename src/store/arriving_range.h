@@ -4,17 +4,20 @@
 #include <array>
 #include <atomic>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/ids.h"
 #include "store/crowded_hashes.h"
+#include "store/lost_keys.h"
 
 namespace ramcore::store {
 
 /// Says which key hashes of a tablet have arrived, while the tablet is handed over to this server and its contents
-/// follow: of a hash that has arrived, every key that exists is in the index. The contents come in the order of hashes,
-/// so all hashes before the frontier have arrived; single hashes that were asked for before are noted, the latest ones.
+/// follow: of a hash that has arrived, every key that exists is in the index (a hash with a lost key has not arrived).
+/// The contents come in the order of hashes, so all hashes before the frontier have arrived; single hashes that were
+/// asked for before are noted, the latest ones.
 ///
 /// has(), isClosed() and hasOneKeyAtMost(): any thread, two loads. A thread that looks at the index asks before that:
 /// if a hash has arrived, the look finds what there is. The other functions: one thread at a time, after the index was
@@ -28,9 +31,13 @@ class ArrivingRange {
   }
 
   bool has(KeyHash hash) const {
-    return hash < frontier_.load(std::memory_order_acquire) || hasAll() ||
-           known_[placeOf(hash)].load(std::memory_order_acquire) == hash;
+    const bool has_come = hash < frontier_.load(std::memory_order_acquire) || hasAll() ||
+                          known_[placeOf(hash)].load(std::memory_order_acquire) == hash;
+    return has_come && !lost_.has(hash);
   }
+  /// Keys that cannot arrive. They have no part in what the other functions say has arrived.
+  LostKeys& lost() const { return lost_; }
+  /// Whether everything has come but lost keys.
   bool hasAll() const { return has_all_.load(std::memory_order_acquire); }
   /// True once nothing arrives any more: the other server is dead, and its log is replayed. What has not arrived is not
   /// served then.
@@ -46,8 +53,11 @@ class ArrivingRange {
   bool hasOneKeyAtMost(KeyHash hash) const {
     return !crowded_.are_all && !std::ranges::binary_search(crowded_.hashes, hash);
   }
-  /// Notes a write of a key that had not arrived. Any thread.
-  void noteEarlyWrite() const { early_writes_.fetch_add(1, std::memory_order_relaxed); }
+  /// Notes a write of a key that had not arrived. Any thread that holds the stripe of the key.
+  void noteEarlyWrite(KeyHash hash, std::string_view key) const {
+    early_writes_.fetch_add(1, std::memory_order_relaxed);
+    lost_.remove(hash, key);
+  }
   uint64_t earlyWrites() const { return early_writes_.load(std::memory_order_relaxed); }
   /// The segment that tombstones of the tablet name besides their own.
   SegmentId anchor() const { return anchor_; }
@@ -78,6 +88,7 @@ class ArrivingRange {
   std::atomic<bool> has_all_{false};
   std::atomic<bool> is_closed_{false};
   CrowdedHashes::List crowded_;
+  mutable LostKeys lost_;
   mutable std::atomic<uint64_t> early_writes_{0};
   std::array<std::atomic<KeyHash>, kKnown> known_;
 };

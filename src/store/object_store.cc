@@ -45,7 +45,9 @@ Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, in
   if (status != Status::Ok) return status;
   if (!parts_->lease.isValid(now_ns)) return Status::LeaseUnknown;
   tablet->counters->reads.fetch_add(1, std::memory_order_relaxed);
-  permit = {.level = tablet->durability, .has_arrived = hasArrived(*tablet, hash)};
+  permit = {.level = tablet->durability, .has_arrived = hasArrived(*tablet, hash), .is_lost = false};
+  if (!permit.has_arrived) [[unlikely]]
+    permit.is_lost = tablet->arriving->lost().has(hash);
   return Status::Ok;
 }
 
@@ -126,7 +128,8 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
   if (!present.ref && !has_arrived && !mayComeEarly(mutation, *tablet, others)) {
-    return Answer{.status = Status::RetryLater, .awaits_arrival = true};
+    const bool is_lost = tablet->arriving->lost().has(mutation.hash);
+    return Answer{.status = is_lost ? Status::Corrupt : Status::RetryLater, .awaits_arrival = true};
   }
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
@@ -138,7 +141,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   if (answer && answer->status == Status::Ok) {
     tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
     if (!present.ref && others != 0) crowded_.add(mutation.table, mutation.hash);
-    if (!present.ref && !has_arrived) tablet->arriving->noteEarlyWrite();
+    if (!present.ref && !has_arrived) tablet->arriving->noteEarlyWrite(mutation.hash, asText(mutation.key));
   }
   return answer;
 }

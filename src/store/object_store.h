@@ -57,6 +57,8 @@ class ObjectStore final : public log::EntryOwner {
     Durability level = Durability::Buffered;  ///< the durability that the answer waits for
     /// False: if the index does not have the key, it is not known whether the key exists (Tablet::hasArrived).
     bool has_arrived = true;
+    bool is_lost =
+        false;  ///< and it will not be: the server that has the tablet's contents has lost a key of this hash
   };
   Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, ReadPermit& permit) const;
   /// The entry of a key: its object or, until that is as durable as its table requires, its tombstone; an empty ref if

@@ -16,11 +16,13 @@ struct RangeSlice {
   struct Limits {
     uint64_t bytes_wanted = 0;  ///< the slice ends when it has this much
     uint64_t bytes_max = 0;     ///< and never has more than this
+    bool skips_lost = false;    ///< objects that are lost are listed apart, and do not end the slice
   };
 
   std::vector<log::EntryRef> objects;
-  uint64_t bytes = 0;           ///< set to what the answer's header takes before fill()
-  std::optional<KeyHash> next;  ///< where the next slice begins; nothing when the range is done
+  std::vector<log::EntryRef> lost;  ///< only their keys can be read. Each takes as much as a tombstone of its key
+  uint64_t bytes = 0;               ///< set to what the answer's header takes before fill()
+  std::optional<KeyHash> next;      ///< where the next slice begins; nothing when the range is done
 
   /// @param size_of  `uint64_t(log::EntryRef)`: bytes of an object in the answer
   /// @param saw      `void(log::EntryRef)`: called for every entry of the table that the answer reveals, removals
@@ -41,7 +43,7 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
   constexpr size_t kEntriesMax = 16 * 1024;
   const StoredEntries& entries = store.entries();
   const auto hash_of = [&entries](log::EntryRef ref) { return entries.hashOf(ref); };
-  const auto isFull = [&] { return !objects.empty() && bytes >= limits.bytes_wanted; };
+  const auto isFull = [&] { return !(objects.empty() && lost.empty()) && bytes >= limits.bytes_wanted; };
   std::vector<index::IndexEntry> found;
   size_t entries_seen = 0;
   std::optional<KeyHash> cursor = range.first;
@@ -53,6 +55,7 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
     entries_seen += found.size();
     for (size_t first = 0, end = 0; first < found.size(); first = end) {
       const size_t objects_before = objects.size();
+      const size_t lost_before = lost.size();
       uint64_t group_bytes = 0;
       for (end = first; end < found.size() && found[end].hash == found[first].hash; ++end) {
         const log::EntryView entry = entries.entry(found[end].ref);
@@ -65,14 +68,20 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
         if (entry.table() != table) continue;
         saw(found[end].ref);
         const log::EntryState state = entry.state();
+        if (state == log::EntryState::Damaged && limits.skips_lost) {
+          lost.push_back(found[end].ref);
+          group_bytes += log::alignedTombstoneBytes(entry.keyBytes());
+          continue;
+        }
         if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
         if (entry.type() != log::EntryType::Object) continue;
         objects.push_back(found[end].ref);
         group_bytes += size_of(found[end].ref);
       }
-      const bool is_first = objects_before == 0;
+      const bool is_first = objects_before + lost_before == 0;
       if (!is_first && (bytes >= limits.bytes_wanted || bytes + group_bytes > limits.bytes_max)) {
         objects.resize(objects_before);
+        lost.resize(lost_before);
         next = found[first].hash;
         return Status::Ok;
       }

@@ -72,6 +72,15 @@ Status StoreReplay::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   return status == Status::Ok && foreign.carriesResult() && !forgets ? replayCarried(foreign, hash, side) : status;
 }
 
+Status StoreReplay::noteLost(TableId table, KeyHash hash, ByteSpan key, LostKeys& lost, bool& is_lost) {
+  const index::StripeGuard stripe(parts_.index, hash);
+  Present present;
+  const Status sound = findPresent(stripe, hash, table, key, present);
+  if (sound != Status::Ok) return sound;
+  is_lost = !present.ref && !RC_MUTATION("take-the-lost-for-absent");
+  return !is_lost || lost.add(hash, asText(key)) ? Status::Ok : Status::NoSpace;
+}
+
 Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   const index::StripeGuard stripe(parts_.index, hash);
   Present found;

@@ -11,6 +11,7 @@
 #include "store/carried_results.h"
 #include "store/crowded_hashes.h"
 #include "store/dead_versions.h"
+#include "store/lost_keys.h"
 #include "store/result_table.h"
 #include "store/safe_version.h"
 #include "store/stored_entries.h"
@@ -52,6 +53,11 @@ class StoreReplay {
   /// @param dead     the notes of this replay; nullptr: tombstones are refused (BadRequest)
   Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken,
                      DeadVersions* dead = nullptr);
+  /// Notes that a key cannot be had from the server that has it, unless it is here already.
+  /// @param hash  of the key
+  /// @param is_lost  set with Ok: it is not here
+  /// @return RetryLater, Corrupt: as replayBatch(). NoSpace: too many are lost
+  Status noteLost(TableId table, KeyHash hash, ByteSpan key, LostKeys& lost, bool& is_lost);
   /// Gives objects of a range the version `version` instead of an older one, a bounded slice per call: those before
   /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed from a log
   /// of which a part is lost: a key's next version follows on its present one, and higher versions may have been handed

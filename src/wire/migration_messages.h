@@ -5,7 +5,8 @@
 namespace ramcore::wire {
 
 /// New owner -> former owner: one slice of a lent tablet, in key-hash order. Request: struct. Response: struct, then
-/// `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8.
+/// `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8. A tombstone
+/// stands for a key whose object the former owner has lost.
 struct Pull {
   static constexpr Opcode kOpcode = Opcode::Pull;
   struct Request {

@@ -416,7 +416,7 @@ TEST_F(MasterScanTest, ASliceNeverGrowsBeyondItsBound) {
   size_t objects = 0;
   std::optional<KeyHash> cursor = 0;
   while (cursor) {
-    store::RangeSlice slice{.objects = {}, .bytes = 100, .next = {}};
+    store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 100, .next = {}};
     ASSERT_EQ(slice.fill(master.store(), master.index(), TableId(kTable), {*cursor, kLast},
                          {.bytes_wanted = 1000, .bytes_max = 250}, size_of, [](log::EntryRef) {}),
               Status::Ok);

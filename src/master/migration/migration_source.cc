@@ -86,21 +86,21 @@ void MigrationSource::pull(rpc::Request request) {
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
-  store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
+  store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
   const uint64_t bytes_wanted =
       std::min(bytesWanted(request, ask), activity_.hasChanged() ? kResponseBytesBusy : UINT64_MAX);
-  const Status filled =
-      fill(*tablet, {ask.cursor, tablet->range.last}, {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max}, slice);
+  const Status filled = fill(*tablet, {ask.cursor, tablet->range.last},
+                             {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max, .skips_lost = true}, slice);
   if (filled != Status::Ok) return request.reply(filled);
   transport::TxMessage response = request.allocate(slice.bytes);
   response.appendHead(
       wire::Pull::Response{.header = {.status = Status::Ok},
                            .next_cursor = slice.next.value_or(0),
                            .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
-                           .entry_count = static_cast<uint32_t>(slice.objects.size()),
+                           .entry_count = static_cast<uint32_t>(slice.objects.size() + slice.lost.size()),
                            .done = static_cast<uint8_t>(slice.next ? 0 : 1),
                            .safe_version = parts_.store.safeVersionNow()});
-  append(response, slice.objects);
+  append(response, slice);
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));
 }
@@ -120,10 +120,22 @@ Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range
   return is_sound ? filled : Status::RetryLater;
 }
 
-void MigrationSource::append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const {
-  for (const log::EntryRef ref : objects) {
+/// A key that is lost here goes as a tombstone, of which nothing but the key counts.
+void MigrationSource::append(transport::TxMessage& response, const store::RangeSlice& slice) const {
+  for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
+  }
+  for (const log::EntryRef ref : slice.lost) {
+    const log::EntryView entry = parts_.store.entry(ref);
+    const SegmentId any(1);
+    const log::EntryInput input{.type = log::EntryType::Tombstone,
+                                .table = entry.table(),
+                                .version = 1,
+                                .key = entry.key(),
+                                .payload = {},
+                                .anchor = any};
+    log::writeEntry(response.extendHead(input.alignedBytes()), input, false, any);
   }
 }
 
@@ -137,28 +149,29 @@ void MigrationSource::pullHashes(rpc::Request request) {
 
   const uint64_t bytes_max =
       std::min<uint64_t>({request.responseBytesMax(), wire::kMessageBytesMax, kResponseBytesMax});
-  std::vector<log::EntryRef> objects;
-  uint64_t bytes = sizeof(wire::PullHashes::Response);
+  store::RangeSlice all{.objects = {}, .lost = {}, .bytes = sizeof(wire::PullHashes::Response), .next = {}};
   uint32_t answered = 0;
   KeyHash before = 0;
   for (; answered < ask.count; ++answered) {
     const auto hash = loadAs<KeyHash>(request.head().data() + sizeof(ask) + answered * sizeof(KeyHash));
     if (!tablet->range.contains(hash) || (answered != 0 && hash <= before)) return request.reply(Status::BadRequest);
     before = hash;
-    store::RangeSlice slice{.objects = {}, .bytes = bytes, .next = {}};
-    const Status filled = fill(*tablet, {hash, hash}, {.bytes_wanted = bytes_max, .bytes_max = bytes_max}, slice);
+    store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = all.bytes, .next = {}};
+    const Status filled =
+        fill(*tablet, {hash, hash}, {.bytes_wanted = bytes_max, .bytes_max = bytes_max, .skips_lost = true}, slice);
     // What there is no room for is asked for again.
     if (filled == Status::TooLarge && answered != 0) break;
     if (filled != Status::Ok) return request.reply(filled);
-    objects.insert(objects.end(), slice.objects.begin(), slice.objects.end());
-    bytes = slice.bytes;
+    all.objects.insert(all.objects.end(), slice.objects.begin(), slice.objects.end());
+    all.lost.insert(all.lost.end(), slice.lost.begin(), slice.lost.end());
+    all.bytes = slice.bytes;
   }
-  transport::TxMessage response = request.allocate(bytes);
+  transport::TxMessage response = request.allocate(all.bytes);
   response.appendHead(
       wire::PullHashes::Response{.header = {.status = Status::Ok},
                                  .count = answered,
-                                 .entry_bytes = static_cast<uint32_t>(bytes - sizeof(wire::PullHashes::Response))});
-  append(response, objects);
+                                 .entry_bytes = static_cast<uint32_t>(all.bytes - sizeof(wire::PullHashes::Response))});
+  append(response, all);
   response->contiguous_bytes = sizeof(wire::PullHashes::Response);
   request.reply(std::move(response));
 }
@@ -185,9 +198,10 @@ Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& 
     tombstone_bytes += log::alignedTombstoneBytes(entry.keyBytes());
     return entry_bytes;
   };
-  store::RangeSlice slice{.objects = {}, .bytes = 0, .next = {}};
+  store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
   const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, window,
-                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX}, sizeOf, [](log::EntryRef) {});
+                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
+                                   [](log::EntryRef) {});
   if (filled != Status::Ok) return filled;
   double scale = 1;
   if (slice.next) {

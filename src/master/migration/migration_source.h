@@ -47,7 +47,7 @@ class MigrationSource {
   static std::optional<HashRange> windowOf(const HashRange& range, uint32_t window);
   Status addWindow(const store::Tablet& tablet, const HashRange& window, wire::MeasureTablet::Response& sum,
                    size_t& objects);
-  void append(transport::TxMessage& response, std::span<const log::EntryRef> objects) const;
+  void append(transport::TxMessage& response, const store::RangeSlice& slice) const;
 
   const Parts parts_;
   ClientActivity activity_;

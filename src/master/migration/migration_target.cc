@@ -6,6 +6,7 @@
 #include "base/mutation.h"
 #include "master/migration/pulled_slice.h"
 #include "master/migration/room_claim.h"
+#include "master/migration/slice_replay.h"
 #include "master/migration/source_calls.h"
 #include "runtime/await.h"
 
@@ -20,10 +21,11 @@ constexpr uint32_t kPieceBytes = 64 * 1024;
 // Of a thousand clients each; with more, those that are left are confirmed one by one.
 constexpr size_t kClientQuestionsMax = 64;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
+// Between two questions for keys that the source has lost.
+constexpr int64_t kLostPauseNs = 200 * runtime::kNanosPerMilli;
 constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
-constexpr size_t kEntriesPerTurn = store::TabletIntake::kEntriesPerTurn;
 // The pauses between looks for the next command of a coordinator, which comes soon.
 constexpr int64_t kOrderPauseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
@@ -60,9 +62,9 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   log::Segment* anchor = nullptr;
   std::optional<RoomClaim> room;
   std::optional<log::SideLog> side;
-  uint64_t spent_bytes = 0;   // of the side log, what counts no longer as held
-  bool takes_hashes = false;  // hashes for which calls wait are pulled
-  bool pulls_hashes = false;  // a coroutine is at it
+  std::optional<SliceReplay> replay;  // into the side log
+  bool takes_hashes = false;          // hashes for which calls wait are pulled
+  bool pulls_hashes = false;          // a coroutine is at it
 };
 
 MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
@@ -258,20 +260,24 @@ runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
   // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
   // an older one that is pulled after it.
   parts_.store.raiseSafeVersion(pull.version_ceiling.load());
+  pull.replay.emplace(SliceReplay::Parts{parts_.store.replay(), *pull.side, *pull.room, pull.tablet(), *pull.arriving,
+                                         pull.version_ceiling.load()});
   if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
   status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
-  pull.spent_bytes = pull.side->bytes();
   co_return pull.is_interrupted ? Status::Ok : status;
 }
 
 // Brings the contents, until all are in the log or the source is dead.
 runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
-  pull.side->useHeldRoom();
+  pull.replay->useHeldRoom();
   pull.takes_hashes = !pull.is_interrupted;
   if (pull.takes_hashes) {
     pull.phase.store(Phase::Arriving);
     const Status status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first);
-    if (status == Status::Ok) pull.arriving->noteAll();
+    if (status == Status::Ok) {
+      pull.arriving->noteAll();
+      co_await awaitLost(pull);
+    }
     priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
     pull.takes_hashes = false;
     while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, kPauseNs);
@@ -354,26 +360,16 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   }
 }
 
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const PulledSlice& slice) {
+runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice) {
+  slice.lost.clear();
   ByteSpan rest = slice.entries;
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
-  std::vector<log::EntryView> batch;
   while (!rest.empty()) {
     if (pull.isOver()) co_return Status::Cancelled;
-    Status status = decodeBatch(pull, slice, rest, batch);
-    if (status != Status::Ok) co_return status;
-    size_t taken = 0;
-    status = parts_.store.replay().replayBatch(batch, *pull.side, taken);
-    if (pull.phase.load() >= Phase::Arriving) {
-      pull.room->spend(pull.side->bytes() - std::exchange(pull.spent_bytes, pull.side->bytes()));
-    }
-    for (const log::EntryView& entry : std::span(batch).first(taken)) {
-      if (entry.type() == log::EntryType::Object) {
-        pull.parts.front().objects.fetch_add(1, std::memory_order_relaxed);
-        stats_.objects_arrived.fetch_add(1, std::memory_order_relaxed);
-      }
-      rest = rest.subspan(entry.alignedBytes());
-    }
+    uint64_t objects = 0;
+    const Status status = pull.replay->step(slice, rest, objects);
+    pull.parts.front().objects.fetch_add(objects, std::memory_order_relaxed);
+    stats_.objects_arrived.fetch_add(objects, std::memory_order_relaxed);
     if (status == Status::Ok) {
       co_await intake_.giveWay();
       continue;
@@ -387,21 +383,23 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const PulledSlice& 
   co_return Status::Ok;
 }
 
-Status MigrationTarget::decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
-                                    std::vector<log::EntryView>& batch) {
-  batch.clear();
-  while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
-    log::EntryView entry;
-    if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    if (!slice.mayHold(pull.tablet(), entry, pull.version_ceiling.load())) return Status::BadRequest;
-    batch.push_back(entry);
-    bytes = bytes.subspan(entry.alignedBytes());
+// Waits until no key is lost any more: each is overwritten here, or restored at the source.
+runtime::Task<void> MigrationTarget::awaitLost(Pull& pull) {
+  std::optional<KeyHash> after;
+  while (!pull.isOver() && !pull.arriving->lost().isEmpty()) {
+    std::vector<KeyHash> hashes = pull.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
+    after.reset();
+    if (!hashes.empty()) {
+      after = hashes.back();
+      (void)co_await pullHashes(pull, hashes);
+    }
+    if (!pull.arriving->lost().isEmpty()) co_await runtime::sleepFor(parts_.background, kLostPauseNs);
   }
-  return Status::Ok;
 }
 
 // Keeps why the contents do not come, for status, and traces each new reason once.
 void MigrationTarget::note(Pull& pull, Status problem) {
+  if (problem == Status::Ok && pull.arriving != nullptr && !pull.arriving->lost().isEmpty()) problem = Status::Corrupt;
   const Status before = pull.problem.exchange(problem);
   if (before == problem || problem == Status::Ok || !pull.isTaken()) return;
   parts_.trace.warning("tablet " + std::to_string(pull.tablet().id.value) + " waits for server " +
@@ -434,6 +432,13 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
     priority_pulls_.release(id, here, Status::Ok);
     if (!hashes.empty()) {
       const Status status = co_await pullHashes(*pull, hashes);
+      std::vector<KeyHash> lost;
+      std::erase_if(hashes, [&](KeyHash hash) {
+        const bool is_lost = status == Status::Ok && pull->arriving->lost().has(hash);
+        if (is_lost) lost.push_back(hash);
+        return is_lost;
+      });
+      priority_pulls_.release(id, lost, Status::Corrupt);
       priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
     }
     if (wanted.piece) priority_pulls_.releasePiece(id, *wanted.piece, co_await pullPiece(*pull, *wanted.piece));
@@ -466,6 +471,7 @@ runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHas
   if (status == Status::Ok) status = co_await replayAll(pull, slice);
   // An answer that comes when the source is dead is thrown away.
   if (pull.isOver()) co_return Status::Cancelled;
+  if (status == Status::Ok) pull.arriving->lost().keep(hashes, slice.lost);
   note(pull, status);
   if (status != Status::Ok) co_return status;
   for (const KeyHash hash : hashes) pull.arriving->noteKnown(hash);

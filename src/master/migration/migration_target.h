@@ -133,9 +133,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice);
   runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
-  runtime::Task<Status> replayAll(Pull& pull, const PulledSlice& slice);
-  static Status decodeBatch(const Pull& pull, const PulledSlice& slice, ByteSpan bytes,
-                            std::vector<log::EntryView>& batch);
+  runtime::Task<Status> replayAll(Pull& pull, PulledSlice& slice);
+  runtime::Task<void> awaitLost(Pull& pull);
   void note(Pull& pull, Status problem);
 
   runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);

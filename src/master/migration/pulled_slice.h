@@ -5,6 +5,7 @@
 
 #include "log/format/entry_view.h"
 #include "store/foreign_entry.h"
+#include "store/lost_keys.h"
 #include "store/tablet_table.h"
 #include "transport/message.h"
 
@@ -15,14 +16,15 @@ struct PulledSlice {
   KeyHash next_cursor = 0;
   bool is_last = false;
   Version safe_version = 0;
-  std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
-  std::vector<KeyHash> hashes;     // what was asked for, ascending; empty: the whole range
+  std::vector<std::byte> entries;          // copied: the bytes are checked and used over several turns
+  std::vector<KeyHash> hashes;             // what was asked for, ascending; empty: the whole range
+  std::vector<store::LostKeys::Key> lost;  // found among the entries: the source has lost them, and they are not here
 
-  // Whether a source may send this entry. A source sends no tombstones, and nothing that is as new as what its
-  // successor has written.
+  // A key that the source has lost comes as a tombstone. It sends no others.
+  static bool isLost(const log::EntryView& entry) { return entry.type() == log::EntryType::Tombstone; }
+  // Whether a source may send this entry. It sends nothing that is as new as what its successor has written.
   bool mayHold(const store::Tablet& tablet, const log::EntryView& entry, Version ceiling) const {
-    if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
-    if (entry.version() > ceiling) return false;
+    if (entry.table() != tablet.table || entry.version() > ceiling) return false;
     const auto hash = store::hashOfForeign(entry);
     if (!hash || !tablet.range.contains(*hash)) return false;
     return hashes.empty() || std::ranges::binary_search(hashes, *hash);

@@ -342,8 +342,11 @@ void MasterService::scanPiece(Request request, std::optional<KeyHash> piece_last
     return;
   }
 
+  const bool lacks_some = tablet->arriving != nullptr && tablet->arriving->lost().hasAny({ask.cursor, *last});
+  if (lacks_some) return replies_.refuse(std::move(request), Status::Corrupt);
+
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
-  store::RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
+  store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
   store::ShowAfter show_after;
   status = slice.fill(
       parts_.store, parts_.index, ask.table, {ask.cursor, *last},

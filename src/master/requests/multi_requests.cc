@@ -110,7 +110,8 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
     if (part.status != Status::Ok) continue;
     const log::EntryView entry = part.ref ? store.entry(part.ref) : log::EntryView();
     if (!part.ref || entry.type() != log::EntryType::Object) {
-      part.status = part.ref || part.permit.has_arrived ? Status::NotFound : Status::RetryLater;
+      const bool is_known = part.ref || part.permit.has_arrived;
+      part.status = is_known ? Status::NotFound : part.permit.is_lost ? Status::Corrupt : Status::RetryLater;
       continue;
     }
     const uint64_t value_bytes = entry.payloadBytes();
