@@ -20,7 +20,7 @@ struct Coordinator::State {
         map_lock(environment.dispatch),
         tablet_ids(journal, "tablet"),
         migrations(parts()),
-        splits(parts()),
+        splits(parts(), migrations),
         recoveries(parts()),
         tables(parts(), {&migrations, &splits, &recoveries}),
         service({journal, history, map, membership, clients, tables, migrations, splits, recoveries, status_calls,

@@ -37,6 +37,7 @@ struct MasterConfig {
   ReplicationOptions replication;
   PinningOptions pinning;
   MemoryScrubOptions scrub;
+  MigrationTarget::Slices move_slices;
   /// Workers that may clean at a time, as in log::cleanersMax.
   uint32_t cleaners_max = 0;
 };

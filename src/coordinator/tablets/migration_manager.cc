@@ -89,7 +89,6 @@ const MigrationManager::Progress* MigrationManager::find(MigrationId id) const {
   return found == active_.end() ? nullptr : &found->second;
 }
 
-// Also if the tablet is in other hands meanwhile.
 bool MigrationManager::isMoving(TabletId tablet) const {
   return std::ranges::any_of(active_, [tablet](const auto& one) {
     return one.second.migration.tablet == tablet && !one.second.migration.isOver();

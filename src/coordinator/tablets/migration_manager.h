@@ -16,9 +16,8 @@ namespace ramcore::coordinator {
 ///   Preparing   the destination gets ready. The source serves.
 ///   Freezing    the source refuses mutations, the destination takes over what there is besides objects.
 ///   Arriving    the tablet belongs to the destination, under a new epoch, and its contents are in both logs. The
-///   source
-///               answers nothing any more, or is dead and its lease over; then the destination answers, and fetches the
-///               contents.
+///               source answers nothing any more, or is dead and its lease over; then the destination answers, and
+///               fetches the contents.
 ///   Arrived     the contents are in the destination's log alone. The source drops the tablet.
 ///   GivingUp    (from Preparing and Freezing: cancelled, or it failed) the source goes on under a new epoch, the
 ///               destination forgets the tablet.
@@ -62,6 +61,8 @@ class MigrationManager final : public TabletOperations {
     double fraction = 0;
     std::string waits_for;  ///< what does not come, while the contents arrive
   };
+  /// Whether a move of the tablet is not over, also if the tablet is in other hands meanwhile.
+  bool isMoving(TabletId tablet) const;
   /// nullptr if the move is unknown, or ended too long ago.
   const Progress* find(MigrationId id) const;
 
@@ -87,7 +88,6 @@ class MigrationManager final : public TabletOperations {
   runtime::Task<bool> finish(MigrationId id);
   runtime::Task<bool> giveUp(MigrationId id);
   runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step, std::string reason);
-  bool isMoving(TabletId tablet) const;
   bool mustEnd(MigrationId id, StepOutcome& outcome) const;
   void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
   size_t runningCount() const;

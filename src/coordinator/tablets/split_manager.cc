@@ -1,5 +1,7 @@
 #include "coordinator/tablets/split_manager.h"
 
+#include "base/mutation.h"
+
 #include <set>
 
 #include "base/check.h"
@@ -78,6 +80,9 @@ runtime::Task<Status> SplitManager::store(TableId table, KeyHash at_hash) {
   if (found == nullptr) co_return Status::NoSuchTable;
   if (found->range.first == at_hash) co_return Status::Ok;
   if (found->state != TabletState::Normal || !parts_.membership.isAlive(found->owner)) co_return Status::RetryLater;
+  // A recovery may have taken a tablet over whose move is not stored as over: the move still looks for it.
+  const bool is_moving = migrations_.isMoving(found->id) && !RC_MUTATION("split-before-the-move-is-over");
+  if (is_moving) co_return Status::RetryLater;
   if (parts_.map.plannedTabletCount() >= TabletMap::kTabletsMax) co_return Status::LimitReached;
   const TabletId whole = found->id;
   const Result<uint64_t> ids = co_await parts_.tablet_ids.take(2);

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "coordinator/tablets/migration_manager.h"
 #include "coordinator/tablets/parts.h"
 
 namespace ramcore::coordinator {
@@ -10,7 +11,9 @@ namespace ramcore::coordinator {
 /// Thread: one executor.
 class SplitManager final : public TabletOperations {
  public:
-  explicit SplitManager(const Parts& parts) : parts_(parts), changed_(parts.journal.executor()) {}
+  /// @param migrations  a tablet whose move is not over is not cut. Outlives this
+  SplitManager(const Parts& parts, const MigrationManager& migrations)
+      : parts_(parts), migrations_(migrations), changed_(parts.journal.executor()) {}
 
   /// Reads the splits under way; after the tables.
   runtime::Task<Status> load();
@@ -43,6 +46,7 @@ class SplitManager final : public TabletOperations {
   Tablet half(const Tablet& whole, const Split& split, bool upper) const;
 
   const Parts parts_;
+  const MigrationManager& migrations_;
   runtime::Signal changed_;  // a split ended
   std::map<TabletId, Active> active_;
 };

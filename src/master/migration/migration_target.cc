@@ -13,11 +13,6 @@
 namespace ramcore::master {
 namespace {
 
-// A slice while clients have no work for this server, and while they have.
-constexpr uint32_t kSliceBytes = 512 * 1024;
-constexpr uint32_t kSliceBytesBusy = 64 * 1024;
-// What a scan waits for.
-constexpr uint32_t kPieceBytes = 64 * 1024;
 // Of a thousand clients each; with more, those that are left are confirmed one by one.
 constexpr size_t kClientQuestionsMax = 64;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
@@ -349,7 +344,7 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (pull.isOver()) co_return Status::Cancelled;
-    const uint32_t bytes = activity_.hasChanged() ? kSliceBytesBusy : kSliceBytes;
+    const uint32_t bytes = activity_.hasChanged() ? slices_.bytes_busy : slices_.bytes;
     const Status status = co_await pull.calls.slice(
         opcode, pull.tablet().range, cursor,
         {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
@@ -454,7 +449,7 @@ runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHa
   PulledSlice slice;
   Status status = co_await pull.calls.slice(
       wire::Opcode::Pull, pull.tablet().range, first,
-      {.bytes = kPieceBytes, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
+      {.bytes = slices_.bytes_busy, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
   if (status == Status::Ok) status = co_await replayAll(pull, slice);
   if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
   note(pull, status);

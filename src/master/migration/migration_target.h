@@ -57,6 +57,11 @@ class MigrationTarget final : private PriorityPulls::Listener {
     runtime::Rcu& rcu;
     Trace& trace;
   };
+  /// How much one request for the contents brings.
+  struct Slices {
+    uint32_t bytes = 512 * 1024;      ///< Raised: fewer requests; each is looked up and copied in one go
+    uint32_t bytes_busy = 64 * 1024;  ///< while clients have work for this server; and what a scan waits for
+  };
   /// How far a pull is, in this order.
   enum class Phase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
   struct Progress : store::IntakeProgress {
@@ -65,8 +70,9 @@ class MigrationTarget final : private PriorityPulls::Listener {
     RoomClaim::Shortage shortage;  ///< of one that failed with NoSpace
   };
 
-  explicit MigrationTarget(const Parts& parts)
+  MigrationTarget(const Parts& parts, const Slices& slices)
       : parts_(parts),
+        slices_(slices),
         intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
         attempts_(parts.trace),
         activity_(parts.tablets),
@@ -141,6 +147,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> pullHashes(Pull& pull, std::vector<KeyHash>& hashes);
 
   const Parts parts_;
+  const Slices slices_;
   store::TabletIntake intake_;
   store::IntakeAttempts attempts_;
   ClientActivity activity_;

@@ -1,10 +1,8 @@
 #include "sim/cluster/nemesis.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "coordinator/state/stored_state.h"
-#include "runtime/growing_pause.h"
 #include "sim/cluster/transitions.h"
 
 namespace ramcore::sim {
@@ -313,9 +311,13 @@ void Nemesis::replaceRejected() {
   }
 }
 
+// Each new coordinator gives silent servers their time again.
+bool Nemesis::mayRestartCoordinator() const {
+  return !coordinator_down_ && !cutting_off_ && !spared_ && cut_off_.empty();
+}
+
 void Nemesis::restartCoordinator() {
-  // Each new coordinator gives silent servers their time again.
-  if (coordinator_down_ || cutting_off_ || spared_ || !cut_off_.empty()) return;
+  if (!mayRestartCoordinator()) return;
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
   countInterrupted(cluster_.disk, counts_);
@@ -342,161 +344,6 @@ void Nemesis::healNetwork() {
     for (size_t b = a + 1; b < nodes.size(); ++b) {
       if (a != 0 || !isCutOff(b - 1)) cluster_.network.heal(nodes[a], nodes[b]);
     }
-  }
-}
-
-// ---- what operators do
-
-int64_t Nemesis::soon() { return admin_.dispatch().clock().nowNs() + 5 * kSecond; }
-
-size_t Nemesis::otherServer(size_t index) {
-  for (;;) {
-    const size_t other = random_.below(cluster_.servers.size());
-    if (other != index && other != retired_) return other;
-  }
-}
-
-runtime::Task<void> Nemesis::operate() {
-  const bool retires = options_.retires_server && !retired_ && retire_attempts_ < 3 && random_.below(4) == 0;
-  if (retires) {
-    ++retire_attempts_;
-    co_await retireServer();
-    cutting_off_ = false;
-  } else {
-    co_await moveOrSplit();
-  }
-  operating_ = false;
-}
-
-runtime::Task<void> Nemesis::moveOrSplit() {
-  client::CoordinatorStub& coordinator = admin_.core().coordinator();
-  auto tables = co_await coordinator.allTablets(soon());
-  if (!tables.ok() || tables->empty()) co_return;
-  const client::TableMap& table = tables->size() == 1 ? tables->front() : (*tables)[random_.below(tables->size())];
-  if (table.tablets.empty()) co_return;
-  const client::TabletInfo tablet = table.tablets[random_.below(table.tablets.size())];
-  if (table.tablets.size() < options_.tablets_max && random_.below(4) == 0) {
-    const KeyHash at = random_.between(tablet.range.first, tablet.range.last);
-    auto halves = co_await coordinator.splitTable(table.table, at, soon());
-    if (halves.ok()) ++counts_.splits_done;
-    co_return;
-  }
-  const bool stalls = options_.faults && random_.below(4) == 0;
-  if (stalls) stallClients(tablet.owner);
-  co_await moveAndBack(tablet, stalls);
-  if (stalls) cluster_.network.unstall();
-}
-
-runtime::Task<void> Nemesis::moveAndBack(client::TabletInfo tablet, bool stalls) {
-  const bool moved = co_await move(tablet.id, idOf(otherServer(cluster_.servers.size())));
-  // Back at once: whatever is still on its way to the first owner finds the tablet there again.
-  if (!moved || (!stalls && random_.below(2) == 0)) co_return;
-  // Clients that wait for the first owner give up, and hear from the second that their calls are done.
-  if (stalls) co_await runtime::sleepFor(admin_.dispatch(), draw(random_, 100 * kMilli, 1'000 * kMilli));
-  const bool returned = co_await move(tablet.id, tablet.owner);
-  if (returned) ++counts_.moves_back;
-}
-
-// From now on requests of some clients reach the server late.
-void Nemesis::stallClients(ServerId server) {
-  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    if (idOf(index) != server) continue;
-    for (SimClient* client : clients_) {
-      if (random_.below(2) == 0) cluster_.network.stall(client->node().name(), nodeOf(index));
-    }
-  }
-}
-
-runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId destination) {
-  auto migration = co_await admin_.core().coordinator().moveTablet(tablet, destination, soon());
-  if (!migration.ok()) {
-    ++counts_.moves_failed;
-    co_return false;
-  }
-  co_return co_await awaitMigration(*migration, true);
-}
-
-runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel) {
-  client::CoordinatorStub& coordinator = admin_.core().coordinator();
-  using State = client::MigrationStatus::State;
-  runtime::GrowingPause pause(5 * kMilli, 100 * kMilli);
-  for (;;) {
-    auto status = co_await coordinator.migrationStatus(migration, soon());
-    if (status.ok() && status->state != State::Running) {
-      ++(status->state == State::Done ? counts_.moves_done : counts_.moves_failed);
-      co_return status->state == State::Done;
-    }
-    if (!status.ok() && status.error() == Status::Shutdown) co_return false;
-    if (may_cancel && random_.below(30) == 0) {
-      [[maybe_unused]] const Status cancelled = co_await coordinator.cancelMigration(migration, soon());
-    }
-    co_await runtime::sleepFor(admin_.dispatch(), pause.nextNs());
-  }
-}
-
-// ---- the end of a server
-
-// All of its last tablet has arrived at the new owner when the coordinator loses sight of it. It still has what it has
-// lent, and a lease. Clients reach both. Some of them stand still all the while and come back believing that the tablet
-// is where it was.
-runtime::Task<void> Nemesis::retireServer() {
-  const size_t index = otherServer(cluster_.servers.size());
-  const std::optional<client::TabletInfo> last = co_await emptyServer(index);
-  if (!last) co_return;
-  cutting_off_ = true;
-  healAll();
-  const size_t heir = otherServer(index);
-  auto migration = co_await admin_.core().coordinator().moveTablet(last->id, idOf(heir), soon());
-  if (!migration.ok()) co_return;
-  const bool pulled = co_await awaitPull(*migration, last->id, cluster_.servers[heir]->master());
-  if (!pulled) co_return;
-  cluster_.network.partition(nodeOf(index), SimCluster::kCoordinatorNode);
-  retired_ = index;
-  ++counts_.servers_retired;
-  std::vector<SimClient*> stopped;
-  for (SimClient* client : clients_) {
-    // A client that stands still already is resumed by the fault that has stopped it.
-    if (random_.below(2) != 0 || client->node().isPaused()) continue;
-    client->node().pause();
-    stopped.push_back(client);
-  }
-  [[maybe_unused]] const bool done = co_await awaitMigration(*migration, false);
-  // The others get some time to change what the server still has.
-  co_await runtime::sleepFor(admin_.dispatch(), draw(random_, 50 * kMilli, 2 * kSecond));
-  for (SimClient* client : stopped) client->node().resume();
-}
-
-/// Moves all tablets but one away. Nothing if that did not work, or if there was none.
-runtime::Task<std::optional<client::TabletInfo>> Nemesis::emptyServer(size_t index) {
-  constexpr int kMovesMax = 20;
-  for (int moves = 0; moves < kMovesMax; ++moves) {
-    auto tables = co_await admin_.core().coordinator().allTablets(soon());
-    if (!tables.ok() || tables->empty()) co_return std::nullopt;
-    std::vector<client::TabletInfo> owned;
-    for (const client::TableMap& table : *tables) {
-      std::ranges::copy_if(table.tablets, std::back_inserter(owned),
-                           [&](const client::TabletInfo& tablet) { return tablet.owner == idOf(index); });
-    }
-    if (owned.empty()) co_return std::nullopt;
-    if (owned.size() == 1) co_return owned.front();
-    [[maybe_unused]] const bool moved = co_await move(owned.front().id, idOf(otherServer(index)));
-  }
-  co_return std::nullopt;
-}
-
-/// Waits until everything has arrived. False if the move ended before that was seen.
-runtime::Task<bool> Nemesis::awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination) {
-  constexpr int kLooksPerQuestion = 100;
-  for (;;) {
-    for (int look = 0; look < kLooksPerQuestion; ++look) {
-      const auto progress = destination.migrationTarget()->progress(tablet);
-      if (progress.ok() && progress->phase >= master::MigrationTarget::Phase::Joined) co_return true;
-      if (progress.ok() && progress->done) co_return false;
-      co_await runtime::sleepFor(admin_.dispatch(), kMilli / 5);
-    }
-    auto status = co_await admin_.core().coordinator().migrationStatus(migration, soon());
-    const bool is_over = status.ok() && status->state != client::MigrationStatus::State::Running;
-    if (is_over || (!status.ok() && status.error() == Status::Shutdown)) co_return false;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/clock.h"
 #include "runtime/random.h"
 #include "sim/cluster/cleaning_steps.h"
+#include "sim/cluster/move_steps.h"
 #include "sim/cluster/power_watch.h"
 #include "sim/cluster/sim_client.h"
 #include "sim/cluster/sim_cluster.h"
@@ -24,8 +25,9 @@ inline int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
 }
 
 /// Brings about what goes wrong, and does what operators do: faults of the network, pauses, restarts of the
-/// coordinator, moves and splits of tablets, and the end of a server that is cut off while its last tablet is handed
-/// over. One step at a time, at times drawn from the seed. Everything is healed at the end.
+/// coordinator, moves and splits of tablets, deaths at certain steps of them, and the end of a server that is cut off
+/// while its last tablet is handed over. One step at a time, at times drawn from the seed. Everything is healed at the
+/// end.
 class Nemesis {
  public:
   struct Options {
@@ -68,7 +70,7 @@ class Nemesis {
   size_t rottenMachine() const { return rotten_; }
   /// The machine may go for good: what was acknowledged is on others as well.
   bool mayVanish(size_t index) { return power_watch_.mayVanish(index); }
-  bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
+  bool settled() { return !operating_ && splitting_ == 0 && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
   /// The server, if any, whose memory alone has what it has acknowledged last: no disk has it.
   std::optional<ServerId> alone();
   /// The server that was declared dead, if any: nothing is asked of it any more.
@@ -79,6 +81,17 @@ class Nemesis {
   struct Awaited {
     std::array<CleaningStep, 2> steps{};  ///< one of a pass, one of a compaction
     int64_t until_ns = 0;
+  };
+
+  /// When this move comes to that step before `until_ns`, they die.
+  struct AwaitedMove {
+    coordinator::MigrationId move;
+    TabletId tablet;
+    size_t source;
+    size_t destination;
+    MoveStep step;
+    MoveVictims victims;
+    int64_t until_ns;
   };
 
   void step();
@@ -124,6 +137,7 @@ class Nemesis {
   void awaitStopped(size_t index, const SimServer& server, int64_t until_ns);
   void replaceRejected();
   std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
+  bool mayRestartCoordinator() const;
   void restartCoordinator();
   void cutCoordinator();
   struct Cut;
@@ -146,13 +160,20 @@ class Nemesis {
   void healNetwork();
   runtime::Task<void> operate();
   runtime::Task<void> moveOrSplit();
-  runtime::Task<void> moveAndBack(client::TabletInfo tablet, bool stalls);
+  runtime::Task<void> split(TableId table, HashRange range);
+  runtime::Task<void> moveOn(client::TabletInfo tablet, bool stalls);
   void stallClients(ServerId server);
-  runtime::Task<bool> move(TabletId tablet, ServerId destination);
+  runtime::Task<bool> move(TabletId tablet, ServerId source, ServerId destination);
   runtime::Task<bool> awaitMigration(uint64_t migration, bool may_cancel);
   runtime::Task<void> retireServer();
   runtime::Task<std::optional<client::TabletInfo>> emptyServer(size_t index);
   runtime::Task<bool> awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination);
+  void awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source, ServerId destination);
+  void lookAtMove(const AwaitedMove& awaited);
+  void strikeMove(const AwaitedMove& awaited);
+  void dieMoving(size_t index);
+  /// The server that has this id now.
+  std::optional<size_t> indexOf(ServerId server);
   ServerId idOf(size_t index) { return cluster_.servers[index]->master().id(); }
   /// A server other than `index` and than the retired one.
   size_t otherServer(size_t index);
@@ -173,6 +194,7 @@ class Nemesis {
   runtime::Random options_random_;  ///< for what depends on the settings of a run
   Operate operate_;
   bool operating_ = false;
+  uint32_t splitting_ = 0;  ///< splits that were asked for
   bool stopped_ = false;
   bool coordinator_down_ = false;
   std::set<size_t> cut_off_;                       ///< servers that do not reach the coordinator

@@ -121,7 +121,8 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"restarts in a move, giving up", counts.restarts_giving_up, withFaults(2)},
       {"restarts in a split", counts.restarts_splitting, withFaults(0.05)},
       {"moves done", counts.moves_done, per_seed(10, 6)},
-      {"moves back at once", counts.moves_back, per_seed(3, 1)},
+      {"moves back at once", counts.moves_back, per_seed(2, 0.8)},
+      {"moves on at once", counts.moves_on, per_seed(0.2, 0.1)},
       {"splits done", counts.splits_done, 1},
       {"stale epochs refused", counts.stale_epochs, per_seed(10, 30)},
       {"lease refusals", counts.lease_refusals, withFaults(per_seed(50, 20))},
@@ -142,6 +143,10 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     for (size_t i = 0; i < kJudgeCountNames.size() && kind.judged; ++i) {
       floors.push_back({std::string("judge of frames: ") + kJudgeCountNames[i], counts.judged[i], kJudgedPerSeed[i]});
     }
+    for (size_t i = 0; i < kMoveVictimsCount; ++i) {
+      floors.push_back({"died in a move: " + std::string(name(static_cast<MoveVictims>(i))), counts.move_victims[i],
+                        withFaults(0.25)});
+    }
     for (size_t i = 0; i < kCleaningStepCount; ++i) {
       floors.push_back({"killed while cleaning: " + std::string(name(static_cast<CleaningStep>(i))),
                         counts.cleaning_crashes[i], cleaningCrashesPerSeed(i)});
@@ -149,6 +154,10 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   } else {
     floors.push_back({"servers declared dead", counts.servers_retired, withFaults(0.05)});
     floors.push_back({"answers judged for durability", counts.answers_judged, 400});
+  }
+  for (size_t i = 0; i < kMoveStepCount; ++i) {
+    floors.push_back({"a death in a move: " + std::string(name(static_cast<MoveStep>(i))), counts.move_deaths[i],
+                      withFaults(per_seed(0.1, 0.15))});
   }
   // Some are out of reach with some settings. Operations, which come first, are not.
   if (kind.drawn) {

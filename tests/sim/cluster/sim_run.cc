@@ -598,6 +598,9 @@ void RunCounts::add(const RunCounts& other) {
   segments_compacted += other.segments_compacted;
   bytes_shared += other.bytes_shared;
   moves_back += other.moves_back;
+  moves_on += other.moves_on;
+  for (size_t i = 0; i < kMoveStepCount; ++i) move_deaths[i] += other.move_deaths[i];
+  for (size_t i = 0; i < kMoveVictimsCount; ++i) move_victims[i] += other.move_victims[i];
   servers_retired += other.servers_retired;
   bucket_splits += other.bucket_splits;
   answers_judged += other.answers_judged;

@@ -11,6 +11,7 @@
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/frame_judge.h"
 #include "sim/cluster/guard_counts.h"
+#include "sim/cluster/move_steps.h"
 #include "sim/cluster/settings.h"
 #include "sim/workload/generator.h"
 
@@ -96,11 +97,14 @@ struct RunCounts {
   uint64_t duplicates_answered = 0;  ///< from a result record
   uint64_t segments_cleaned = 0;
   uint64_t segments_compacted = 0;
-  uint64_t bytes_shared = 0;     ///< copied by a second cleaner
-  uint64_t moves_back = 0;       ///< at once, to the owner before
-  uint64_t servers_retired = 0;  ///< declared dead in the middle of a hand-over
-  uint64_t bucket_splits = 0;    ///< of the hash indexes
-  uint64_t answers_judged = 0;   ///< for showing nothing that is not durable
+  uint64_t bytes_shared = 0;                      ///< copied by a second cleaner
+  uint64_t moves_back = 0;                        ///< at once, to the owner before
+  uint64_t moves_on = 0;                          ///< at once, to a third server
+  uint64_t move_deaths[kMoveStepCount] = {};      ///< of those who take part, at each step of a move
+  uint64_t move_victims[kMoveVictimsCount] = {};  ///< the same, by who died
+  uint64_t servers_retired = 0;                   ///< declared dead in the middle of a hand-over
+  uint64_t bucket_splits = 0;                     ///< of the hash indexes
+  uint64_t answers_judged = 0;                    ///< for showing nothing that is not durable
   uint64_t logs_replayed = 0;
   uint64_t logs_recounted = 0;  ///< what is alive in them, and compared with their counters
   uint64_t slow_reads = 0;      ///< threads that stood still while they read what the cleaner was about to move

@@ -71,6 +71,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                     .replication = options.replicas,
                                     .pinning = {},
                                     .scrub = options.memory_scrub,
+                                    .move_slices = options.move_slices,
                                     .cleaners_max = options.cleaners_max};
   bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;
   const auto opened = server_->openMaster(config, {.memory = *memory_,

@@ -40,6 +40,7 @@ class SimServer final : private server::ServerObserver {
     backup::ScrubOptions scrub;
     backup::WriteThread write_thread = backup::WriteThread::Auto;
     master::MemoryScrubOptions memory_scrub;
+    master::MigrationTarget::Slices move_slices;
     master::ReplicationOptions replicas;
     std::string network_node;  ///< where it listens; empty: its name
   };

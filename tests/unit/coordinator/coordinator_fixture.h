@@ -47,7 +47,7 @@ class Bench {
           map_lock(executor),
           tablet_ids(journal, "tablet"),
           migrations(parts()),
-          splits(parts()),
+          splits(parts(), migrations),
           recoveries(parts()),
           tables(parts(), {&migrations, &splits, &recoveries}) {}
     Parts parts() { return {journal, node.trace(), map, map_lock, membership, masters, tablet_ids}; }

@@ -382,6 +382,36 @@ TEST(Splits, SplitKeepsOwnerAndContents) {
   expectWhole(bench, table);
 }
 
+/// A recovery may end the arrival of a tablet before the move that looks for it has seen that.
+TEST(Splits, ATabletIsNotCutBeforeItsMoveIsOver) {
+  Bench bench;
+  const ServerId a = bench.addBackup(1);
+  const ServerId b = bench.addBackup(2);
+  const ServerId third = bench.addBackup(3);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  const auto step = [&] { return bench.life().migrations.find(begun.id)->migration.step; };
+  ASSERT_TRUE(bench.runUntil([&] { return step() == MigrationStep::Arriving; }));
+  bench.cluster().machine(before.owner).up = false;
+  bench.cluster().keepLog(before.owner, {target, third});
+  // The move looks less and less often.
+  bench.passRenewing(1 * kSecond);
+  ASSERT_EQ(bench.goodbye(before.owner), Status::Ok);
+  const auto isNormal = [&] {
+    bench.renewAll();
+    return tabletAt(bench, table, 0).state == TabletState::Normal;
+  };
+  ASSERT_TRUE(bench.runUntil(isNormal));
+  ASSERT_EQ(step(), MigrationStep::Arriving) << "the move has seen the end before anybody could ask";
+  EXPECT_EQ(bench.split(table, kHalf).status, Status::RetryLater);
+  bench.passRenewing(3 * kSecond);
+  EXPECT_EQ(step(), MigrationStep::Done);
+  EXPECT_EQ(bench.split(table, kHalf).status, Status::Ok);
+  expectWhole(bench, table);
+}
+
 TEST(Restart, CreateIsFinished) {
   crashEverywhere(
       [](Bench& bench) {
