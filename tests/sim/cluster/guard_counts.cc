@@ -44,7 +44,7 @@ constexpr Info kInfos[kGuardCount] = {
     {Guard::MasterCheckRefused, "questions about masters refused", 0, 0.3, 0, 2},
     {Guard::MoveRefused, "moves refused", 4, 50, 10, 300},
     {Guard::WaitForRoom, "waits for room in the log", 0, 500, 0, 1000},
-    {Guard::RefusedNoSpace, "mutations refused, memory full", 0, 0, 0.3, 1},
+    {Guard::RefusedNoSpace, "mutations refused, memory full", 0, 0, 0, 1},
     {Guard::RefusedNoHead, "appends without a head", 0, 500, 0.1, 1000},
     {Guard::SmallHead, "small heads", 0, 0, 0, 2},
     {Guard::ValueCopied, "values copied, not pinned", 0.1, 1, 0.7, 9},

@@ -11,6 +11,7 @@
 #include "sim/cluster/durable_check.h"
 #include "sim/cluster/interludes.h"
 #include "sim/cluster/loss_trial.h"
+#include "sim/cluster/moves_left.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
 #include "sim/cluster/replica_check.h"
@@ -279,7 +280,15 @@ class Scenario {
     compareReplicas();
     if (!runUntil([&] { return replica_check_.isIdle(cluster_); }, kRunNsMax, "comparing replicas")) return false;
     clients_.front()->readAll();
-    return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
+    if (!runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state")) return false;
+    std::string left;
+    const auto nothing_left = [&] {
+      left = leftOfMoves(cluster_, nemesis_->retired());
+      return left.empty();
+    };
+    if (runUntil(nothing_left, kRunNsMax, "the end of all moves")) return true;
+    report_.failure += left + "\n";
+    return false;
   }
 
   /// Does what an operator does when recoveries cannot go on because replicas of dead servers fill all frames: adds the
