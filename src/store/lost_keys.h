@@ -60,7 +60,7 @@ class LostKeys {
     keys_.erase({hash, std::string(key)});
     count_.store(keys_.size(), std::memory_order_release);
   }
-  /// Of the keys with these hashes (ascending) only those in `still` are lost.
+  /// Forgets the keys with these hashes (ascending) that are not in `still`.
   void keep(const std::vector<KeyHash>& hashes, const std::vector<Key>& still) {
     if (isEmpty()) return;
     SpinGuard guard(lock_);

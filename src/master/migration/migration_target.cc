@@ -13,7 +13,7 @@
 namespace ramcore::master {
 namespace {
 
-// Of a thousand clients each; with more, those that are left are confirmed one by one.
+// Questions for a thousand clients each. Clients beyond them are confirmed one by one.
 constexpr size_t kClientQuestionsMax = 64;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
 // Between two questions for keys that the source has lost.

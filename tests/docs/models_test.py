@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""The rules of the models of a move are those that docs/migration.md explains, and the code that it names is there."""
+
+import os
+import re
+import sys
+import unittest
+
+ROOT = os.path.abspath(os.environ.get("RAMCORE_SOURCE_DIR") or
+                       os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tests", "models"))
+import hand_over_model  # noqa: E402
+import move_results_model  # noqa: E402
+
+
+def table(text, header):
+    """The rows of the table with this header, as lists of cells."""
+    lines = text.split(header + "\n|---|---|\n", 1)[1].splitlines()
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        with open(os.path.join(ROOT, "docs", "migration.md"), encoding="utf-8") as document:
+            self.rows = table(document.read(), "| Rule | Kept in |")
+
+    def test_every_rule_is_explained_and_no_other(self):
+        rules = set(hand_over_model.RULES) | set(move_results_model.RULES)
+        self.assertEqual({rule for rule, _ in self.rows}, rules)
+
+    def test_what_keeps_a_rule_is_there(self):
+        for rule, places in self.rows:
+            named = re.findall(r"`([^`]*)`", places)
+            self.assertTrue(named, rule)
+            for place in named:
+                with self.subTest(rule=rule, place=place):
+                    if "/" in place:
+                        self.assertTrue(os.path.isfile(os.path.join(ROOT, "src", place)), place)
+                    else:
+                        self.assertTrue(self.is_function(*place.split("::")), place)
+
+    @staticmethod
+    def is_function(owner, function):
+        for folder, _, files in os.walk(os.path.join(ROOT, "src", "store")):
+            for name in files:
+                with open(os.path.join(folder, name), encoding="utf-8") as source:
+                    if name.endswith(".cc") and f"{owner}::{function}(" in source.read():
+                        return True
+        return False
+
+
+if __name__ == "__main__":
+    unittest.main()
