@@ -181,6 +181,7 @@ TEST_F(MasterHostilePullTest, ResultsOfOtherTabletsAndVersionsNearTheEnd) {
   expectRefused("another range", [](ResultSource& source) { source.record.key_hash = kFirstHash - 1; });
   expectRefused("another table", [](ResultSource& source) { source.table = kTable + 1; });
   expectRefused("a version near the end", [](ResultSource& source) { source.version = kVersionMax; });
+  expectRefused("a version above the ceiling", [](ResultSource& source) { source.version = kCeiling + 1; });
 }
 
 TEST_F(MasterHostilePullTest, EveryResultThatAMasterLogsIsTaken) {
