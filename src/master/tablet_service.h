@@ -22,9 +22,9 @@ class TakeTabletRequest;
 namespace ramcore::master {
 
 /// Handlers of the coordinator's commands about tablets (take, drop, split, freeze, pull, adopt, lend, recover), and of
-/// its questions about their progress. Every command may be repeated: it answers Ok when its
-/// effect is there. Handlers run on the dispatch executor; those that have to wait are coroutines. Dropped tablets are
-/// cleared on the background executor.
+/// its questions about their progress. Every command may be repeated: it answers Ok when its effect is there. Handlers
+/// run on the dispatch executor; those that have to wait are coroutines. Dropped tablets are cleared on the background
+/// executor.
 class TabletService {
  public:
   struct Parts {

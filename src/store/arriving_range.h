@@ -19,9 +19,9 @@ namespace ramcore::store {
 /// The contents come in the order of hashes, so all hashes before the frontier have arrived; single hashes that were
 /// asked for before are noted, the latest ones.
 ///
-/// has(), isClosed() and hasOneKeyAtMost(): any thread, two loads. A thread that looks at the index asks before that:
-/// if a hash has arrived, the look finds what there is. The other functions: one thread at a time, after the index was
-/// updated.
+/// has(), isClosed() and hasOneKeyAtMost(): any thread, a few loads; has() takes a lock while keys are lost. A thread
+/// that looks at the index asks before that: if a hash has arrived, the look finds what there is. The other functions:
+/// one thread at a time, after the index was updated.
 class ArrivingRange {
  public:
   /// @param anchor  the anchor of this arrival (log::PrivateSegments::openAnchor)
@@ -35,7 +35,7 @@ class ArrivingRange {
                           known_[placeOf(hash)].load(std::memory_order_acquire) == hash;
     return has_come && !lost_.has(hash);
   }
-  /// Keys that cannot arrive. They have no part in what the other functions say has arrived.
+  /// Keys that cannot arrive. has() is false for their hashes; frontier(), hasAll() and fraction() ignore them.
   LostKeys& lost() const { return lost_; }
   /// Whether everything has come but lost keys.
   bool hasAll() const { return has_all_.load(std::memory_order_acquire); }

@@ -16,7 +16,7 @@ namespace ramcore::store {
 /// Any thread; the lock is a leaf that is taken inside a key's stripe, only when a key joins others.
 class CrowdedHashes {
  public:
-  /// More are not counted, and listed as all.
+  /// If more are added, list() says that any hash may have several keys.
   static constexpr size_t kMost = 1024;
 
   /// Hashes of a part of a table, ascending.
@@ -27,7 +27,11 @@ class CrowdedHashes {
 
   void add(TableId table, KeyHash hash) {
     SpinGuard guard(lock_);
-    hashes_.size() < kMost ? static_cast<void>(hashes_.emplace(table, hash)) : static_cast<void>(are_all_ = true);
+    if (hashes_.size() < kMost || hashes_.contains({table, hash})) {
+      hashes_.emplace(table, hash);
+    } else {
+      are_all_ = true;
+    }
   }
   List list(TableId table, const HashRange& range) const {
     List found;

@@ -155,7 +155,8 @@ int Commands::waitFor(uint64_t migration, const std::string& what) {
         showProgress(what, *now, seconds, true);
         return tools::kExitOk;
       case MigrationStatus::State::Cancelled:
-        return tools::fail(kProgram, {Status::Cancelled, what + ": cancelled; the tablet stays where it was"});
+        return tools::fail(kProgram, {Status::Cancelled, what + ": given up (" + now->reason +
+                                                             "); 'rcmigrate list' shows where the tablet is"});
       case MigrationStatus::State::Failed:
       case MigrationStatus::State::Unknown:
         return tools::fail(kProgram, {Status::Internal, what + ": failed (" + now->reason +
@@ -178,11 +179,11 @@ int Commands::waitFor(uint64_t migration, const std::string& what) {
 }
 
 void Commands::showProgress(const std::string& what, const MigrationStatus& now, double seconds, bool is_last) {
-  char line[256];
+  char line[512];
   const double rate = seconds > 0 ? static_cast<double>(now.bytes) / seconds : 0;
-  std::snprintf(line, sizeof line, "%s: %3.0f %%, %" PRIu64 " objects, %s in %.2f s, %s/s", what.c_str(),
+  std::snprintf(line, sizeof line, "%s: %3.0f %%, %" PRIu64 " objects, %s in %.2f s, %s/s%s%s", what.c_str(),
                 is_last ? 100.0 : now.fraction * 100, now.objects, formatBytes(now.bytes).c_str(), seconds,
-                formatBytes(static_cast<uint64_t>(rate)).c_str());
+                formatBytes(static_cast<uint64_t>(rate)).c_str(), now.reason.empty() ? "" : ", ", now.reason.c_str());
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
   if (!is_last) {
     if (!flags_.quiet) std::cerr << (on_terminal ? "\r\033[K" : "") << line << (on_terminal ? "" : "\n") << std::flush;
@@ -258,7 +259,8 @@ int Commands::cancel() {
   const std::string what = "migration " + std::to_string(flags_.migration);
   const Status status = session_.await(coordinator().cancelMigration(flags_.migration, deadlineNs()));
   if (status == Status::BadRequest) {
-    return tools::fail(kProgram, {status, what + ": too late, it is over; 'rcmigrate status' shows how it ended"});
+    return tools::fail(kProgram, {status, what + ": too late, the tablet has been handed over; 'rcmigrate status " +
+                                              std::to_string(flags_.migration) + "' shows how far it is"});
   }
   if (status == Status::NotFound) return unknown(what);
   if (status != Status::Ok) return failed(status, what);
@@ -285,7 +287,7 @@ Parsed declare(tools::Command& app, Flags& flags) {
                 .move = app.addCommand("move", "Move tablets to a server, one after the other"),
                 .split = app.addCommand("split", "Cut a tablet in two, in place"),
                 .status = app.addCommand("status", "Show how far a migration is"),
-                .cancel = app.addCommand("cancel", "End a migration; the tablet stays where it was")};
+                .cancel = app.addCommand("cancel", "Give up a migration that has not handed its tablet over")};
 
   parsed.list.addOption("TABLE", flags.table, "Only the tablets of this table");
   parsed.list.addFlag("--json", flags.json, "Print JSON");

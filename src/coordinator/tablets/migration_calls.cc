@@ -13,6 +13,8 @@ constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
 constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
 
 std::string shortageText(const PullResult& pull) {
+  if (pull.room_wanted_bytes == 0)
+    return "the destination's memory has no room just now; remove objects there, or wait";
   return "the destination has no room: the tablet may take " + std::to_string(pull.room_wanted_bytes) +
          " bytes more than is held for it, and " + std::to_string(pull.room_left_bytes) +
          " are left; remove objects there, or choose another server";
@@ -60,9 +62,11 @@ runtime::Task<StepOutcome> MigrationCalls::awaitPrepared(const Migration& move, 
   while (!must_end(outcome)) {
     const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
     if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
-      outcome.reason = pull.pull_status == Status::NoSpace
-                           ? shortageText(pull)
-                           : text("the destination does not get ready", pull.pull_status);
+      outcome.reason =
+          pull.pull_status == Status::NoSpace
+              ? shortageText(pull)
+              : text("the destination does not get ready, or the source does not say how large the tablet is",
+                     pull.pull_status);
       break;
     }
     outcome.succeeded = pull.status == Status::Ok && pull.phase >= PullPhase::Prepared;

@@ -16,8 +16,8 @@ struct StepOutcome {
   Version version_ceiling = 0;  ///< freezeSource(): no version of the tablet is above it
 };
 
-/// What a move asks of its two servers (docs/migration.md). Each call is repeated until it succeeds, fails for good, or
-/// must end; nothing is stored here.
+/// What a move asks of its two servers (docs/migration.md). Each call but lend() and take() is repeated until it
+/// succeeds, fails for good, or must end; nothing is stored here.
 /// Thread: one executor. `move` outlives the call.
 class MigrationCalls {
  public:

@@ -40,6 +40,16 @@ bool isUnderWay(const Migration& move, const Tablet& tablet) {
   }
 }
 
+// For people: why the contents are not all in the destination's log yet, if something keeps them from it.
+std::string whatIsMissing(const PullResult& pull, ServerId source) {
+  const std::string from = std::to_string(source.value);
+  if (pull.lacks_places) return "no storage frames for replicas of what has come; see 'ramcore status'";
+  if (pull.phase != PullPhase::Arriving || pull.problem == Status::Ok) return "";
+  if (pull.problem == Status::Corrupt)
+    return "server " + from + " has lost objects; overwrite them, or restore them there";
+  return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
+}
+
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
@@ -336,6 +346,7 @@ runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
     if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
       co_return co_await storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
     }
+    if (tablet.state != TabletState::Moving) active_.at(id).waits_for = "a recovery brings the rest";
     if (!tablet.isLent()) {
       const bool is_there = tablet.owner == move.destination;
       co_return co_await storeEnd(id, is_there ? MigrationStep::Done : MigrationStep::Failed,
@@ -361,10 +372,7 @@ runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   active.migration.objects = pull.objects;
   active.migration.bytes = pull.bytes;
   active.fraction = pull.fraction;
-  active.waits_for = pull.phase == PullPhase::Arriving && pull.problem != Status::Ok
-                         ? "the contents do not come from server " + std::to_string(move.source.value) + ": " +
-                               std::string(name(pull.problem))
-                         : "";
+  active.waits_for = whatIsMissing(pull, move.source);
   const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
   co_return pull.phase >= PullPhase::Joined || is_early;
 }
@@ -403,6 +411,7 @@ runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
 runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step, std::string reason) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
+  const MigrationStep before = move.step;
   move.step = step;
   move.reason = std::move(reason);
   // A recovery may have the tablet in hand: then its state is the recovery's.
@@ -423,7 +432,9 @@ runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep ste
   for (const MigrationId old : forgotten) active_.erase(old);
   parts_.trace.info("move " + std::to_string(id.value) + " of tablet " + std::to_string(tablet.id.value) +
                     " to server " + std::to_string(move.destination.value) +
-                    (step == MigrationStep::Done ? " is done" : " was given up: " + move.reason));
+                    (step == MigrationStep::Done
+                         ? " is done"
+                         : (before == MigrationStep::Arriving ? " has ended: " : " was given up: ") + move.reason));
   co_return true;
 }
 

@@ -23,8 +23,10 @@ namespace ramcore::coordinator {
 ///               destination forgets the tablet.
 ///   Done        the tablet belongs to the destination.
 ///   Cancelled   (from GivingUp) given up by a request, or because the table is dropped. The source stays the owner.
+///               (From Arriving) the table is dropped.
 ///   Failed      (from GivingUp) given up for the stored reason. The source stays the owner; if it is dead, the
-///               recovery gives the tablet to another server.
+///               recovery gives the tablet to another server. (From Arriving) the destination has died, and a recovery
+///               has given the tablet to another server, mostly the source.
 ///
 /// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in
 /// hand (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.

@@ -54,6 +54,7 @@ struct MigrationTarget::Pull : store::IntakeAttempt {
   std::shared_ptr<store::ArrivingRange> arriving;  // set before the phase is Prepared
 
   // Only for the background executor.
+  Status traced = Status::Ok;  // the problem that was traced last
   log::Segment* anchor = nullptr;
   std::optional<RoomClaim> room;
   std::optional<log::SideLog> side;
@@ -320,7 +321,7 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
   for (;;) {
     PulledSlice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
-    if (status == Status::Ok) status = co_await replayAll(pull, slice);
+    if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::UntilThereIsRoom);
     if (pull.isOver()) co_return Status::Cancelled;
     note(pull, status);
     if (status != Status::Ok && !is_arrival) co_return status;
@@ -355,7 +356,7 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   }
 }
 
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice) {
+runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice, Patience patience) {
   slice.lost.clear();
   ByteSpan rest = slice.entries;
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
@@ -370,7 +371,7 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice)
       continue;
     }
     note(pull, status);
-    const bool waits = store::TabletIntake::isWorthWaiting(status) &&
+    const bool waits = store::TabletIntake::isWorthWaiting(status) && patience == Patience::UntilThereIsRoom &&
                        (pull.isTaken() || parts_.background.clock().nowNs() < give_up_ns);
     if (!waits) co_return status;
     co_await intake_.awaitRoom();
@@ -392,11 +393,12 @@ runtime::Task<void> MigrationTarget::awaitLost(Pull& pull) {
   }
 }
 
-// Keeps why the contents do not come, for status, and traces each new reason once.
+// Keeps why some of the contents do not come, for status, and traces a reason that is not the one traced last.
 void MigrationTarget::note(Pull& pull, Status problem) {
   if (problem == Status::Ok && pull.arriving != nullptr && !pull.arriving->lost().isEmpty()) problem = Status::Corrupt;
-  const Status before = pull.problem.exchange(problem);
-  if (before == problem || problem == Status::Ok || !pull.isTaken()) return;
+  pull.problem.store(problem);
+  if (problem == Status::Ok || !pull.isTaken() || pull.traced == problem) return;
+  pull.traced = problem;
   parts_.trace.warning("tablet " + std::to_string(pull.tablet().id.value) + " waits for server " +
                        std::to_string(pull.calls.tablet().source.id) + ": " + std::string(name(problem)));
 }
@@ -450,7 +452,7 @@ runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHa
   Status status = co_await pull.calls.slice(
       wire::Opcode::Pull, pull.tablet().range, first,
       {.bytes = slices_.bytes_busy, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
-  if (status == Status::Ok) status = co_await replayAll(pull, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::None);
   if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
   note(pull, status);
   if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
@@ -463,7 +465,7 @@ runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHas
   stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
   PulledSlice slice;
   Status status = co_await pull.calls.hashes(hashes, slice);
-  if (status == Status::Ok) status = co_await replayAll(pull, slice);
+  if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::None);
   // An answer that comes when the source is dead is thrown away.
   if (pull.isOver()) co_return Status::Cancelled;
   if (status == Status::Ok) pull.arriving->lost().keep(hashes, slice.lost);

@@ -66,7 +66,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   enum class Phase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
   struct Progress : store::IntakeProgress {
     Phase phase = Phase::Preparing;
-    Status problem = Status::Ok;   ///< why the last attempt to pull failed, while it is repeated
+    Status problem = Status::Ok;   ///< why the last attempt to pull failed, while it is repeated; Corrupt also if keys
+                                   ///< are lost at the source
     RoomClaim::Shortage shortage;  ///< of one that failed with NoSpace
   };
 
@@ -139,7 +140,9 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice);
   runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
-  runtime::Task<Status> replayAll(Pull& pull, PulledSlice& slice);
+  /// Whether a slice for which this server has no room just now waits. Calls wait for what was asked for before others.
+  enum class Patience : uint8_t { None, UntilThereIsRoom };
+  runtime::Task<Status> replayAll(Pull& pull, PulledSlice& slice, Patience patience);
   runtime::Task<void> awaitLost(Pull& pull);
   void note(Pull& pull, Status problem);
 

@@ -19,7 +19,8 @@ namespace ramcore::master {
 /// Who waits for which key hashes of tablets that are Arriving. A call whose keys have not arrived is a suspended
 /// coroutine here, and begins again from its first check when they have. It holds no lock and no pin.
 ///
-/// Bounded: no more than kWaitingMax hashes are waited for, and none longer than kWaitNs; other calls get RetryLater.
+/// Bounded: calls wait for no more than kWaitingMax hashes altogether, each for kWaitNs and one request to the source
+/// more at the longest; other calls get RetryLater.
 ///
 /// Any executor of the master; the lock is a leaf.
 class PriorityPulls {
@@ -43,11 +44,11 @@ class PriorityPulls {
   struct Wanted {
     TabletId tablet;
     KeyHash hash = 0;
-    bool is_piece = false;  ///< not this hash alone, but some from it on
+    bool is_piece = false;  ///< a piece is wanted that begins at this hash
   };
   /// Suspends the coroutine until hashes have arrived. `const Status status = co_await pulls.wait(...)` on `executor`.
-  /// Gives Ok: begin again; or RetryLater: not all have arrived in time, nothing arrives for a tablet now, or too much
-  /// is waited for.
+  /// Gives Ok: begin again. RetryLater: not all have arrived in time, nothing arrives for a tablet now, or too much is
+  /// waited for. Corrupt: a key of such a hash is lost.
   class Wait : private runtime::Job {
    public:
     Wait(PriorityPulls& pulls, runtime::Executor& executor, Wanted one)
@@ -117,8 +118,8 @@ class PriorityPulls {
     std::optional<KeyHash> piece;  ///< where a piece begins: the one that has been waited for longest
     bool isEmpty() const { return hashes.empty() && !piece; }
   };
-  /// Gives up what has been waited for too long. Nothing: nobody waits, and the next call that does is told to the
-  /// listener.
+  /// Gives up what has been waited for too long. An empty batch: nobody waits, and the listener will be told of the
+  /// next call that does.
   Batch takeWanted(TabletId tablet, size_t count_max, int64_t now_ns) RC_EXCLUDES(lock_);
   /// The calls that wait for these hashes (ascending) go on with `status`.
   void release(TabletId tablet, const std::vector<KeyHash>& hashes, Status status) RC_EXCLUDES(lock_);
