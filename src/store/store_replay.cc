@@ -91,7 +91,7 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
   if (is_older && !(dead == nullptr && RC_MUTATION("the-pulled-entry-wins"))) return Status::Ok;
   if (dead != nullptr && dead->holdsDown(hash, foreign)) return Status::Ok;
   if (present) {
-    const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);
+    const Status replaced = replayOver(foreign, foreign.version(), present, stripe, &side);
     if (replaced != Status::Ok) return replaced;
   } else {
     const Status room = parts_.index.prepareInsert(stripe);
@@ -106,7 +106,7 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
 }
 
 Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRef present,
-                               const index::StripeGuard& stripe, log::SideLog& side) {
+                               const index::StripeGuard& stripe, log::SideLog* side) {
   const EntryView dead = parts_.entries.entry(present);
   const std::array<ByteSpan, 1> payload = {object.payload()};
   const EntryInput input{.type = EntryType::Object,
@@ -123,10 +123,13 @@ Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRe
 }
 
 /// Appends the entry by which `present` dies. The entry that dies may carry the result of a call that its client may
-/// repeat, if this server is the survivor of a move: the result may be in no other log. It gets a record of its own.
+/// repeat, if this server is the survivor of a move: the result may be in no other log, and it gets a record of its
+/// own. That lies at the log's head, where the cleaner waits for it before it frees the entry that dies. A side log may
+/// never join.
+/// @param side  nullptr: at the log's head, for the same reason
 /// @param ref  set to where `input` lies, with Ok
 Status StoreReplay::appendOver(EntryRef present, const EntryInput& input, log::AppendClass append_class,
-                               log::SideLog& side, EntryRef& ref) {
+                               log::SideLog* side, EntryRef& ref) {
   std::optional<ResultTable::Record> result;
   const Status carried = parts_.carried.find(present, result);
   if (carried != Status::Ok) return carried;
@@ -134,12 +137,21 @@ Status StoreReplay::appendOver(EntryRef present, const EntryInput& input, log::A
     static_cast<void>(parts_.carried.forget(present));
     result.reset();
   }
-  std::array<EntryInput, 2> group = {input, {}};
-  ResultEntry record;
-  if (result) group[1] = record.assign(*result);
-  const auto appended = side.append(std::span(group).first(result ? 2 : 1), append_class);
-  if (!appended.ok()) return appended.error();
-  if (result) parts_.results.moveOut(present, result->client, result->sequence, appended->refs[1]);
+  EntryRef record_ref;
+  if (result) {
+    ResultEntry record;
+    const EntryInput entry = record.assign(*result);
+    const auto kept = parts_.log.append(std::span(&entry, 1), log::AppendClass::Remove);
+    if (!kept.ok()) return kept.error();
+    record_ref = kept->refs[0];
+  }
+  const std::span<const EntryInput> group(&input, 1);
+  const auto appended = side != nullptr ? side->append(group, append_class) : parts_.log.append(group, append_class);
+  if (!appended.ok()) {
+    if (result) parts_.log.markDead(record_ref);
+    return appended.error();
+  }
+  if (result) parts_.results.moveOut(present, result->client, result->sequence, record_ref);
   ref = appended->refs[0];
   return Status::Ok;
 }
@@ -166,7 +178,7 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
                                .payload = {},
                                .dead = present};
     EntryRef ref;
-    const Status status = appendOver(present, tombstone, log::AppendClass::Remove, side, ref);
+    const Status status = appendOver(present, tombstone, log::AppendClass::Remove, &side, ref);
     if (status != Status::Ok) return status;
     RC_CHECK(parts_.index.erase(stripe, present));
     dead.noteToTheEnd(hash, foreign);
@@ -214,7 +226,7 @@ Status StoreReplay::replayCarried(const EntryView& object, KeyHash hash, log::Si
   return Status::Ok;
 }
 
-Status StoreReplay::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Version version, log::SideLog& side) {
+Status StoreReplay::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Version version, log::SideLog* side) {
   const index::StripeGuard stripe(parts_.index, hash);
   // Found again by key: the cleaner may have moved it since the scan.
   const EntryView seen = parts_.entries.entry(seen_ref);
@@ -234,7 +246,7 @@ Status StoreReplay::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Ver
 }
 
 Status StoreReplay::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
-                               log::SideLog& side) {
+                               log::SideLog* side) {
   constexpr size_t kEntriesPerSlice = 64;
   // A damaged entry that shows another key would not be seen here, and would have its old version when it is restored.
   if (parts_.entries.rangeStatus() == Status::RetryLater) return Status::RetryLater;
@@ -247,7 +259,7 @@ Status StoreReplay::renewSlice(TableId table, const HashRange& range, Version ve
     if (one.is_misplaced && parts_.entries.isOfFormer(one.ref, table, one.hash)) status = Status::Ok;
     if (status != Status::Ok) break;
   }
-  side.settle();
+  if (side != nullptr) side->settle();
   if (status == Status::Ok) cursor = next;
   return status;
 }

@@ -62,8 +62,10 @@ class StoreReplay {
   /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed from a log
   /// of which a part is lost: a key's next version follows on its present one, and higher versions may have been handed
   /// out in what is lost. RetryLater, Corrupt: because of a damaged entry, as replayBatch().
+  /// @param side  where they are written; nullptr: to the log's head, if objects of this server's own log are among
+  ///              them. Those die at once, and a side log may never join
   Status renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
-                    log::SideLog& side);
+                    log::SideLog* side);
 
  private:
   struct Present {
@@ -75,13 +77,13 @@ class StoreReplay {
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayObject(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
-                    const index::StripeGuard& stripe, log::SideLog& side);
+                    const index::StripeGuard& stripe, log::SideLog* side);
   Status appendOver(log::EntryRef present, const log::EntryInput& input, log::AppendClass append_class,
-                    log::SideLog& side, log::EntryRef& ref);
+                    log::SideLog* side, log::EntryRef& ref);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
   Status replayCarried(const log::EntryView& object, KeyHash hash, log::SideLog& side);
-  Status renewOne(TableId table, log::EntryRef seen, KeyHash hash, Version version, log::SideLog& side);
+  Status renewOne(TableId table, log::EntryRef seen, KeyHash hash, Version version, log::SideLog* side);
 
   const Parts parts_;
 };

@@ -157,7 +157,9 @@ runtime::Task<bool> TabletIntake::forsake(log::SideLog& side, std::span<const Ta
   bool is_left = false;
   for (const Tablet& tablet : tablets) {
     const auto there = parts_.tablets.get(tablet.id);
-    if (!there || there->state != TabletState::Pulling || there->epoch != tablet.epoch) continue;
+    if (!there || there->epoch != tablet.epoch) continue;
+    // It is being dropped, and answers until then: its entries are still referred to.
+    if (there->state != TabletState::Pulling) co_return false;
     [[maybe_unused]] const Status removed = parts_.tablets.remove(tablet.id);
   }
   for (const Tablet& tablet : tablets) {

@@ -26,13 +26,12 @@ struct Pull {
     uint32_t entry_count;
     uint8_t done;  ///< 1: nothing is left
     uint8_t reserved[7] = {};
-    Version safe_version;  ///< no new key has got a higher version at the former owner
 
     constexpr bool isValid() const { return header.isValid() && done <= 1 && isZero(reserved); }
   };
 };
 static_assert(Message<Pull::Request> && sizeof(Pull::Request) == 48);
-static_assert(Message<Pull::Response> && sizeof(Pull::Response) == 40);
+static_assert(Message<Pull::Response> && sizeof(Pull::Response) == 32);
 
 /// New owner -> former owner: the objects of some key hashes of a lent tablet, all of each hash, or none if there are
 /// none. Request: struct, then `count` hashes, ascending. Response: struct, then `entry_bytes` bytes as of Pull.

@@ -21,7 +21,7 @@ struct AnswerHead {
   uint8_t next_cursor;  // its highest byte; of single hashes: their count; of a size: the next window
   uint8_t status;       // 0 is Ok
   uint32_t unused;
-  uint64_t safe_version;  // of a size: the objects' bytes
+  uint64_t object_bytes;  // of a size
 };
 static_assert(sizeof(AnswerHead) == 16);
 constexpr uint8_t kDone = 1;
@@ -67,8 +67,8 @@ class HostileSource {
       transport::TxMessage response = request.allocate(sizeof(wire::MeasureTablet::Response) + crowded.size());
       response.appendHead(wire::MeasureTablet::Response{
           .header = {.status = Status::Ok},
-          .object_bytes = head.safe_version,
-          .large_bytes = head.safe_version / 2,
+          .object_bytes = head.object_bytes,
+          .large_bytes = head.object_bytes / 2,
           .tombstone_bytes = taken.size(),
           .appended_bytes = head.flags * uint64_t{1000},
           .next_window = head.next_cursor,
@@ -93,8 +93,7 @@ class HostileSource {
                                              .next_cursor = KeyHash{head.next_cursor} << 56,
                                              .entry_bytes = bytes_told,
                                              .entry_count = 0,
-                                             .done = static_cast<uint8_t>(head.flags & kDone),
-                                             .safe_version = head.safe_version});
+                                             .done = static_cast<uint8_t>(head.flags & kDone)});
     response.appendHead(ByteSpan(entries));
     request.reply(std::move(response));
   }

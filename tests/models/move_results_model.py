@@ -4,7 +4,8 @@
 One key, two calls that write it, each repeated by its client, which has not seen an answer. An object carries the result of
 the call that wrote it; when it is overwritten, the result gets a record of its own in the same log. The source S is frozen,
 the destination D takes the results over into a side log, the tablet is handed over, the object follows, the side log joins,
-the list of logs shrinks. Any moment S, D or both may die; whoever goes on has to recognise what has run.
+the list of logs shrinks. At any moment after the hand-over D may die, or both; from D's first answer on S, too; and the survivor while it replays.
+Whoever goes on has to recognise what has run. (Before the hand-over it is an ordinary recovery.)
 """
 
 from collections import namedtuple
@@ -17,12 +18,15 @@ RULES = {
     "an overwrite leaves a record": "who overwrites an object gives the result that it carries a record in the same group",
     "S keeps its results": "the source keeps the results of what it has lent until the list of logs is one",
     "a survivor keeps results": "whoever replays over its own objects gives the results that they carry records",
+    "those are at the head": "these records are in the survivor's log at once, not in the side log, which may never join",
     "what a log carries counts": "a replay takes the results that objects carry, dead or alive",
     "join before the list shrinks": "S's log is named until the side log, with the results, is in D's log",
 }
 
 # An entry of a log: ("O", version, the call whose result it carries) or ("R", 0, call).
-# c: prep: the list is S; handed: S and D; shrunk: D; one: whoever is left after a death (in s_*).
+# c: prep: the list is S; handed: S and D; shrunk: D; replay: a survivor (its state is in the s_ fields, its side log in
+# d_side) replays the dead server's log (in d_log) over its own; one: whoever is left after a death (in the s_ fields).
+# s, d: what each does. adopted: D has the results. arrived: D has the object. ran: the calls that have run.
 # object: (version, call it carries or None); results: calls that are recognised.
 World = namedtuple("World", "c s d s_object s_results s_log d_object d_results d_log d_side adopted arrived ran ops")
 CALLS = ("a", "b")
@@ -101,36 +105,44 @@ def alone(w, obj, results, log):
                       d_results=frozenset(), d_log=frozenset(), d_side=frozenset())
 
 
+def third(w, both, on):
+    records = frozenset(("R", 0, call) for call in results_of(both, on))
+    return alone(w, (newest(both)[0], None), results_of(both, on), records | {("O", newest(both)[0], None)})
+
+
 def newest(log):
     return max([(version, call) for kind, version, call in log if kind == "O"], default=NONE, key=lambda obj: obj[0])
 
 
-def replayed_over(obj, results, own_log, log, on):
-    """What a survivor has when it has replayed another log over its own object."""
+def replayed_over(w, obj, results, own_log, log, on):
+    """A survivor has replayed another log over its own object, into a side log."""
     results = results | results_of(log, on)
-    records = frozenset(("R", 0, call) for call in results_of(log, on))
+    side = frozenset(("R", 0, call) for call in results_of(log, on))
     other = newest(log)
     if other[0] > obj[0]:
+        side |= {("O", other[0], None)}
         if obj[1] and "a survivor keeps results" in on:
-            records |= {("R", 0, obj[1])}
+            record = frozenset({("R", 0, obj[1])})
+            own_log, side = (own_log | record, side) if "those are at the head" in on else (own_log, side | record)
         elif obj[1] and ("R", 0, obj[1]) not in log:
             results -= {obj[1]}
-            own_log = frozenset(entry for entry in own_log if entry[2] != obj[1])
+        # The cleaner drops the object that has died.
+        own_log = frozenset(entry for entry in own_log if entry[0] != "O" or entry[1] != obj[0])
         obj = (other[0], None)
-    return obj, results, own_log | records | {("O", obj[0], obj[1])}
+    return w._replace(c="replay", s="replays", d="dead", s_object=obj, s_results=results, s_log=own_log, d_object=NONE,
+                      d_results=frozenset(), d_log=log, d_side=side)
 
 
 def deaths(w, on):
     if w.c == "handed" and w.s == "lent":
-        obj, results, log = replayed_over(w.s_object, w.s_results, w.s_log, w.d_log, on)
-        yield "D dies, S replays its log", alone(w, obj, results, log)
-        both = w.s_log | w.d_log
-        records = frozenset(("R", 0, call) for call in results_of(both, on))
-        yield "both die, a third server replays both logs", alone(
-            w, (newest(both)[0], None), results_of(both, on), records | {("O", newest(both)[0], None)})
+        yield "D dies, S replays its log", replayed_over(w, w.s_object, w.s_results, w.s_log, w.d_log, on)
+        yield "both die, a third server replays both logs", third(w, w.s_log | w.d_log, on)
     if w.c == "handed" and w.s == "lent" and w.d == "answers":
-        obj, results, log = replayed_over(w.d_object, w.d_results, w.d_log | w.d_side, w.s_log, on)
-        yield "S dies, D replays its log", alone(w, obj, results, log)
+        # Its first side log joins before it replays.
+        yield "S dies, D replays its log", replayed_over(w, w.d_object, w.d_results, w.d_log | w.d_side, w.s_log, on)
+    if w.c == "replay":
+        yield "the side log of the survivor joins", alone(w, w.s_object, w.s_results, w.s_log | w.d_side)
+        yield "the survivor dies, too, a third server replays both logs", third(w, w.s_log | w.d_log, on)
     if w.c == "shrunk":
         yield "D dies, another server replays its log", alone(
             w, (newest(w.d_log)[0], None), results_of(w.d_log, on),
@@ -146,6 +158,7 @@ def covered(worlds):
     return {
         "D ran a call before the object came": sum(w.d == "answers" and not w.arrived and bool(w.d_object[1]) for w in worlds),
         "results in the side log alone": sum(bool(w.d_side - w.d_log) and w.d == "answers" for w in worlds),
+        "a survivor that replays": sum(w.c == "replay" for w in worlds),
         "a death": sum(w.c == "one" for w in worlds),
         "both calls ran, and the move was over": sum(w.c == "shrunk" and len(w.ran) == 2 for w in worlds),
     }

@@ -67,8 +67,7 @@ class ResultSource {
                                              .next_cursor = 0,
                                              .entry_bytes = bytes,
                                              .entry_count = entries.empty() ? 0U : 1U,
-                                             .done = 1,
-                                             .safe_version = 0});
+                                             .done = 1});
     response.appendHead(entries);
     request.reply(std::move(response));
   }
@@ -98,7 +97,7 @@ class MasterHostilePullTest : public MasterServiceTest {
     ask.add_source_locators("sim://other");
     EXPECT_EQ(beginPull(ask, 0), Status::Ok);
     const auto prepared = static_cast<Status>(pullProgress(kPulled, 0, control::PULL_PREPARED).status());
-    const Status adopted = prepared == Status::Ok ? adopt(kPulled, epoch, kCeiling, 0) : prepared;
+    const Status adopted = prepared == Status::Ok ? adopt(kPulled, epoch, ceiling_, 0) : prepared;
     EXPECT_EQ(drop(kPulled, epoch), Status::Ok);
     return adopted;
   }
@@ -121,6 +120,7 @@ class MasterHostilePullTest : public MasterServiceTest {
   static constexpr uint64_t kCeiling = 10;
   ResultSource source_;
   uint64_t epoch_ = kSourceEpoch;
+  uint64_t ceiling_ = kCeiling;
 };
 
 TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
@@ -139,6 +139,14 @@ TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
   EXPECT_EQ(end([](auto& answer) { answer.object_bytes = uint64_t{1} << 39; }), Status::NoSpace);
   EXPECT_EQ(end([](auto& answer) { answer.appended_bytes = ~uint64_t{0}; }), Status::Ok) << "nothing since then";
   EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+}
+
+/// Versions that the new owner gives out have to be taken by those who recover it.
+TEST_F(MasterHostilePullTest, CeilingsNearTheEnd) {
+  ceiling_ = store::kMovedVersionMax;
+  EXPECT_EQ(pullOnce(), Status::Ok);
+  ceiling_ = store::kMovedVersionMax + 1;
+  EXPECT_EQ(pullOnce(), Status::BadRequest);
 }
 
 TEST_F(MasterHostilePullTest, CrowdedHashesThatNobodyNames) {

@@ -76,11 +76,14 @@ void fillLog(const LogPlan& plan, const Membership& membership, Message& message
 }
 
 // A server speaks of its own log. What it says of another one must not get into a tablet's list.
+// @param has_log  the server has to say where the contents begin in its log
 // @tparam Result  TakeResult or PullResult
 template <typename Result>
-void takeLog(ServerId server, const control::LogRef& told, Result& result) {
+void takeLog(ServerId server, const control::LogRef& told, bool has_log, Result& result) {
   const bool is_own = told.server() == 0 || told.server() == server.value;
-  if (!is_own && result.status == Status::Ok) result.status = Status::BadRequest;
+  // Without a first segment nobody could recover what the server holds.
+  const bool is_sound = is_own && (!has_log || told.first_segment() != 0);
+  if (!is_sound && result.status == Status::Ok) result.status = Status::BadRequest;
   result.log = {server, SegmentId(told.first_segment())};
 }
 
@@ -128,7 +131,7 @@ runtime::Task<TakeResult> RpcMasterCalls::take(ServerId server, Tablet tablet, b
   control::TakeTabletResponse response;
   TakeResult result;
   result.status = co_await call(server, Opcode::TakeTablet, std::move(request), response);
-  takeLog(server, response.log(), result);
+  takeLog(server, response.log(), true, result);
   co_return result;
 }
 
@@ -232,7 +235,8 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.bytes = response.bytes();
   result.fraction = response.fraction();
   result.lacks_places = response.lacks_places();
-  takeLog(server, response.log(), result);
+  const bool is_prepared = result.pull_status == Status::Ok && result.phase >= PullPhase::Prepared;
+  takeLog(server, response.log(), is_prepared, result);
   co_return result;
 }
 

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
+// So long no client can write to the tablet at the longest, if the destination does not get on.
+constexpr int64_t kAdoptNsMax = 15 * runtime::kNanosPerSecond;
 // The first pause where clients wait.
 constexpr int64_t kHandOverPauseNs = 1 * runtime::kNanosPerMilli;
 
@@ -103,17 +105,20 @@ runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version 
                                                  const MustEnd& must_end) {
   runtime::GrowingPause pause(kHandOverPauseNs, kProgressPauseNsMax);
   StepOutcome outcome;
+  const int64_t give_up_ns = parts_.journal.nowNs() + kAdoptNsMax;
   while (!must_end(outcome)) {
-    const Status adopted =
+    Status adopted =
         co_await parts_.masters.adoptTablet(move.destination, move.tablet, move.destination_epoch, version_ceiling);
     outcome.succeeded = adopted == Status::Ok;
     if (outcome.succeeded) break;
-    if (!mayPass(adopted)) {
-      outcome.reason = text("the destination does not take over the results of calls", adopted);
-      if (adopted != Status::NoSpace) break;
-      const PullResult pull =
-          co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
-      if (pull.status == Status::Ok) outcome.reason = shortageText(pull);
+    // The status of a pull that has failed looks like one of a call that did not get through.
+    const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+    if (pull.status == Status::Ok && pull.pull_status != Status::Ok) adopted = pull.pull_status;
+    const bool has_failed = !mayPass(adopted) || (pull.status == Status::Ok && pull.pull_status != Status::Ok);
+    if (has_failed || parts_.journal.nowNs() >= give_up_ns) {
+      outcome.reason = adopted == Status::NoSpace && pull.status == Status::Ok
+                           ? shortageText(pull)
+                           : text("the destination does not take over the results of calls", adopted);
       break;
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());

@@ -98,8 +98,7 @@ void MigrationSource::pull(rpc::Request request) {
                            .next_cursor = slice.next.value_or(0),
                            .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
                            .entry_count = static_cast<uint32_t>(slice.objects.size() + slice.lost.size()),
-                           .done = static_cast<uint8_t>(slice.next ? 0 : 1),
-                           .safe_version = parts_.store.safeVersionNow()});
+                           .done = static_cast<uint8_t>(slice.next ? 0 : 1)});
   append(response, slice);
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));
@@ -210,7 +209,10 @@ Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& 
     const auto seen = static_cast<double>(std::max<uint64_t>(1, *slice.next - window.first));
     scale = kMargin * (static_cast<double>(window.last - window.first) + 1) / seen;
   }
-  const auto scaled = [scale](uint64_t number) { return static_cast<uint64_t>(static_cast<double>(number) * scale); };
+  const auto scaled = [scale](uint64_t number) {
+    constexpr double kMost = 1e15;  // more than any memory; keys can be computed that make the scale as large as can be
+    return static_cast<uint64_t>(std::min(kMost, static_cast<double>(number) * scale));
+  };
   sum.object_bytes += scaled(bytes);
   sum.large_bytes += scaled(large_bytes);
   sum.tombstone_bytes += scaled(tombstone_bytes);
@@ -295,8 +297,7 @@ void MigrationSource::pullResults(rpc::Request request) {
                                                   .next_cursor = done ? 0 : records[count].result.key_hash,
                                                   .entry_bytes = static_cast<uint32_t>(count * kRecordBytes),
                                                   .entry_count = static_cast<uint32_t>(count),
-                                                  .done = static_cast<uint8_t>(done),
-                                                  .safe_version = parts_.store.safeVersionNow()});
+                                                  .done = static_cast<uint8_t>(done)});
   for (const store::ResultTable::Record& record : std::span(records).first(count)) {
     store::ResultEntry entry;
     log::writeEntry(response.extendHead(kRecordBytes), entry.assign(record), false, {});

@@ -31,7 +31,8 @@ constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
 struct MigrationTarget::Pull : store::IntakeAttempt {
   Pull(const store::Tablet& wanted, SourceCalls::Tablet at_source, const Parts& target,
        const std::atomic<bool>& stopping)
-      : store::IntakeAttempt(stopping), calls(target.caller, target.background, std::move(at_source), ended) {
+      : store::IntakeAttempt(stopping),
+        calls(target.caller, target.background, std::move(at_source), ended, is_interrupted) {
     parts.emplace_back().tablet = wanted;
   }
   const store::Tablet& tablet() const { return parts.front().tablet; }
@@ -92,7 +93,7 @@ Status MigrationTarget::check(const Pull& pull, TabletEpoch epoch, Phase least) 
 Status MigrationTarget::adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling) {
   const std::shared_ptr<Pull> pull = find(tablet);
   if (pull == nullptr) return Status::NotFound;
-  if (version_ceiling > store::kForeignVersionMax) return Status::BadRequest;
+  if (version_ceiling > store::kMovedVersionMax) return Status::BadRequest;
   const Status ready = check(*pull, epoch, Phase::Prepared);
   if (ready != Status::Ok) return ready;
   if (pull->ordered.load() < Phase::Adopting) {
@@ -267,6 +268,7 @@ runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
 runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
   pull.replay->useHeldRoom();
   pull.takes_hashes = !pull.is_interrupted;
+  if (pull.is_interrupted) priority_pulls_.close(pull.tablet().id, Status::RetryLater);
   if (pull.takes_hashes) {
     pull.phase.store(Phase::Arriving);
     const Status status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first);
@@ -286,6 +288,8 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
   // However long its replicas find no places, what has arrived is not given up.
   const Status joined = co_await intake_.join(*pull.side, pull.patience.stopping, &pull.patience, true);
   if (joined != Status::Ok) co_return joined;
+  // A reader that has asked before the end what has arrived looks at the index no more: a replay may begin.
+  if (pull.is_interrupted && !co_await awaitGrace(pull)) co_return Status::Cancelled;
   pull.is_quiet.store(true);
   if (pull.phase.load() == Phase::Arrived) {
     pull.phase.store(Phase::Joined);
@@ -294,16 +298,22 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
   co_return Status::Ok;
 }
 
-// Gives back what the arrival has needed: the tombstones of removed keys in the index, and the anchor.
-runtime::Task<void> MigrationTarget::release(Pull& pull) {
-  if (pull.anchor == nullptr) co_return;
-  // When the grace period is over, no thread acts on the tablet as one that is Arriving.
+// False if the server stops.
+runtime::Task<bool> MigrationTarget::awaitGrace(Pull& pull) {
   const runtime::GraceTicket ticket = parts_.rcu.ticket();
   while (!parts_.rcu.elapsed(ticket)) {
-    if (pull.patience.stopping) co_return;
+    if (pull.patience.stopping) co_return false;
     parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
+  co_return true;
+}
+
+// Gives back what the arrival has needed: the tombstones of removed keys in the index, and the anchor.
+runtime::Task<void> MigrationTarget::release(Pull& pull) {
+  if (pull.anchor == nullptr) co_return;
+  // No thread acts on the tablet any more as one that is Arriving.
+  if (!co_await awaitGrace(pull)) co_return;
   std::optional<KeyHash> cursor = pull.tablet().range.first;
   while (cursor && !pull.ended) {
     cursor = parts_.store.tombstones().retireSlice(pull.tablet(), *cursor);
@@ -318,6 +328,7 @@ runtime::Task<void> MigrationTarget::release(Pull& pull) {
 
 runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
   const bool is_arrival = opcode == wire::Opcode::Pull;
+  std::optional<KeyHash> lost_after;
   for (;;) {
     PulledSlice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
@@ -326,11 +337,12 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
     note(pull, status);
     if (status != Status::Ok && !is_arrival) co_return status;
     if (status != Status::Ok) {
-      // Nobody else has the contents: the same slice is asked for again.
+      // Nobody else has the contents: the same slice is asked for again. If there are too many lost keys to note more,
+      // some may have been restored.
+      if (status == Status::NoSpace) co_await askForLost(pull, lost_after);
       co_await runtime::sleepFor(parts_.background, 10 * kPauseNs);
       continue;
     }
-    parts_.store.raiseSafeVersion(slice.safe_version);
     pull.parts.front().bytes.fetch_add(slice.entries.size());
     if (slice.is_last) co_return Status::Ok;
     cursor = slice.next_cursor;
@@ -383,14 +395,18 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice,
 runtime::Task<void> MigrationTarget::awaitLost(Pull& pull) {
   std::optional<KeyHash> after;
   while (!pull.isOver() && !pull.arriving->lost().isEmpty()) {
-    std::vector<KeyHash> hashes = pull.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
-    after.reset();
-    if (!hashes.empty()) {
-      after = hashes.back();
-      (void)co_await pullHashes(pull, hashes);
-    }
+    co_await askForLost(pull, after);
     if (!pull.arriving->lost().isEmpty()) co_await runtime::sleepFor(parts_.background, kLostPauseNs);
   }
+}
+
+// Asks for the next few lost keys. @param after  the last one that was asked for; none: from the beginning
+runtime::Task<void> MigrationTarget::askForLost(Pull& pull, std::optional<KeyHash>& after) {
+  std::vector<KeyHash> hashes = pull.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
+  after.reset();
+  if (hashes.empty()) co_return;
+  after = hashes.back();
+  (void)co_await pullHashes(pull, hashes);
 }
 
 // Keeps why some of the contents do not come, for status, and traces a reason that is not the one traced last.
@@ -456,7 +472,6 @@ runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHa
   if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
   note(pull, status);
   if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
-  parts_.store.raiseSafeVersion(slice.safe_version);
   co_return PriorityPulls::Piece{Status::Ok, slice.is_last ? pull.tablet().range.last : slice.next_cursor - 1};
 }
 

@@ -135,6 +135,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> awaitOrder(Pull& pull, Phase wanted);
   runtime::Task<Status> adoptResults(Pull& pull);
   runtime::Task<Status> takeArrival(Pull& pull);
+  runtime::Task<bool> awaitGrace(Pull& pull);
   runtime::Task<void> release(Pull& pull);
 
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
@@ -144,6 +145,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   enum class Patience : uint8_t { None, UntilThereIsRoom };
   runtime::Task<Status> replayAll(Pull& pull, PulledSlice& slice, Patience patience);
   runtime::Task<void> awaitLost(Pull& pull);
+  runtime::Task<void> askForLost(Pull& pull, std::optional<KeyHash>& after);
   void note(Pull& pull, Status problem);
 
   runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);

@@ -15,7 +15,6 @@ namespace ramcore::master {
 struct PulledSlice {
   KeyHash next_cursor = 0;
   bool is_last = false;
-  Version safe_version = 0;
   std::vector<std::byte> entries;          // copied: the bytes are checked and used over several turns
   std::vector<KeyHash> hashes;             // what was asked for, ascending; empty: the whole range
   std::vector<store::LostKeys::Key> lost;  // found among the entries: the source has lost them, and they are not here

@@ -2,8 +2,6 @@
 
 #include <span>
 
-#include "store/foreign_entry.h"
-
 namespace ramcore::master {
 namespace {
 
@@ -19,7 +17,7 @@ runtime::Task<rpc::CallResult> SourceCalls::call(transport::TxMessage message, i
                                   {.deadline_ns = background_.clock().nowNs() + wait_ns,
                                    .priority = priority,
                                    .is_hopeless = &isGivenUp,
-                                   .context = &ended_});
+                                   .context = this});
 }
 
 /// @return false: these are not ascending hashes of the range
@@ -90,13 +88,11 @@ runtime::Task<Status> SourceCalls::slice(wire::Opcode opcode, const HashRange& r
   if (result.status != Status::Ok) co_return result.status;
   wire::Pull::Response header{};
   if (!wire::decode(result.response.head(), header) ||
-      result.response.messageBytes() != sizeof(header) + uint64_t{header.entry_bytes} ||
-      header.safe_version > store::kForeignVersionMax) {
+      result.response.messageBytes() != sizeof(header) + uint64_t{header.entry_bytes}) {
     co_return Status::BadRequest;
   }
   slice.next_cursor = header.next_cursor;
   slice.is_last = header.done != 0;
-  slice.safe_version = header.safe_version;
   // A source that goes in circles, or out of the range.
   if (!slice.is_last && (slice.next_cursor <= cursor || !range.contains(slice.next_cursor))) {
     co_return Status::BadRequest;

@@ -33,9 +33,14 @@ class SourceCalls {
            status != Status::Shutdown && status != Status::WrongServerId;
   }
 
-  /// @param ended  true: calls end at once. Outlives this
-  SourceCalls(rpc::Caller& caller, runtime::Executor& background, Tablet tablet, std::atomic<bool>& ended)
-      : caller_(caller), background_(background), tablet_(std::move(tablet)), ended_(ended) {}
+  /// @param ended, interrupted  if one of them is true, calls end at once. They outlive this
+  SourceCalls(rpc::Caller& caller, runtime::Executor& background, Tablet tablet, const std::atomic<bool>& ended,
+              const std::atomic<bool>& interrupted)
+      : caller_(caller),
+        background_(background),
+        tablet_(std::move(tablet)),
+        ended_(ended),
+        interrupted_(interrupted) {}
 
   struct Measured {
     wire::MeasureTablet::Response sizes{};
@@ -57,14 +62,18 @@ class SourceCalls {
 
  private:
   static bool decodeCrowded(const PulledSlice& bytes, const HashRange& range, store::CrowdedHashes::List& crowded);
-  static bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
+  static bool isGivenUp(void* calls) {
+    const SourceCalls& own = *static_cast<SourceCalls*>(calls);
+    return own.ended_ || own.interrupted_;
+  }
   ServerId target() const { return ServerId(tablet_.source.id); }
   runtime::Task<rpc::CallResult> call(transport::TxMessage message, int64_t wait_ns, runtime::Priority priority);
 
   rpc::Caller& caller_;
   runtime::Executor& background_;
   const Tablet tablet_;
-  std::atomic<bool>& ended_;
+  const std::atomic<bool>& ended_;
+  const std::atomic<bool>& interrupted_;
 };
 
 }  // namespace ramcore::master

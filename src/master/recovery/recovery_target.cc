@@ -366,9 +366,9 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
     std::optional<KeyHash> cursor = part.tablet.range.first;
     while (cursor && !part.cancelled) {
       if (recovery.ended) co_return Status::Cancelled;
-      Status status =
-          parts_.store.replay().renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
-      recovery.side_has_entries = true;
+      log::SideLog* const side = recovery.plan.is_survivor ? nullptr : &*recovery.side;
+      Status status = parts_.store.replay().renewSlice(part.tablet.table, part.tablet.range, version, cursor, side);
+      if (side != nullptr) recovery.side_has_entries = true;
       status = co_await giveWay(recovery, status, status == Status::Ok, last_progress_ns);
       if (status != Status::Ok) co_return status;
     }

@@ -363,6 +363,7 @@ class CoordinatorOfLiars : public CoordinatorService {
   control::ServerStateResponse state_;
   control::PullProgressResponse progress_;
   Status command_answer_ = Status::Ok;
+  uint64_t first_segment_ = 1;  // that is told of a tablet that is taken
   int commands_ = 0;
   bool heard_lists_sessions_ = false;
   bool tells_own_id_ = false;
@@ -370,7 +371,11 @@ class CoordinatorOfLiars : public CoordinatorService {
  private:
   void agree(rpc::Request request) {
     ++commands_;
-    request.reply(command_answer_);
+    const bool takes = request.opcode() == Opcode::TakeTablet && command_answer_ == Status::Ok;
+    if (!takes) return request.reply(command_answer_);
+    control::TakeTabletResponse answer;
+    answer.mutable_log()->set_first_segment(first_segment_);
+    rpc::replyControl(std::move(request), answer);
   }
   void tellProgress(rpc::Request request) { rpc::replyControl(std::move(request), progress_); }
   void tellState(rpc::Request request) {
@@ -489,6 +494,15 @@ TEST_F(CoordinatorOfLiars, AChangeThatWasBegunMayHappenAlsoWhereTheStateIsOlder)
   EXPECT_EQ(dropping.outcome(), Status::OutcomeUnknown);
   control::Empty nothing;
   EXPECT_EQ(ask(admin_, Opcode::DropTable, drop, nothing), Status::StateBehind) << "and nothing new begins";
+}
+
+// Nobody could recover it.
+TEST_F(CoordinatorOfLiars, ATabletThatIsInNoLogIsNotServed) {
+  first_segment_ = 0;
+  control::CreateTableResponse created;
+  EXPECT_NE(ask(admin_, Opcode::CreateTable, tableOfOneTablet(), created), Status::Ok);
+  first_segment_ = 1;
+  EXPECT_EQ(ask(admin_, Opcode::CreateTable, tableOfOneTablet(), created), Status::Ok);
 }
 
 // 65,536 is 0, which is Ok, in the 16 bits of a status.

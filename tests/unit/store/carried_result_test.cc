@@ -260,6 +260,12 @@ TEST(CarriedResult, ASurvivorKeepsThoseOfObjectsThatItReplacesOrRemoves) {
   size_t taken = 0;
   ASSERT_EQ(survivor.store.replay().replayBatch(entries, side, taken, &dead_versions), Status::Ok);
   ASSERT_EQ(taken, entries.size());
+  // Their objects may be cleaned away from now on, and the side log may never join.
+  for (const uint64_t client : {1, 2}) {
+    const ResultTable::Lookup kept = survivor.results.find({ClientId(client), Sequence(1), Sequence(0)});
+    ASSERT_EQ(kept.verdict, ResultTable::Verdict::Duplicate);
+    EXPECT_EQ(survivor.log.pool().segmentOf(kept.record)->id(), survivor.log.headId()) << client;
+  }
   side.close();
   side.join();
   EXPECT_EQ(survivor.find("overwritten").entry.version(), entries[1].version());
@@ -271,6 +277,23 @@ TEST(CarriedResult, ASurvivorKeepsThoseOfObjectsThatItReplacesOrRemoves) {
   const Answer second = survivor.write(2, 1, 0, "removed");
   EXPECT_TRUE(second.is_duplicate);
   EXPECT_EQ(second.version, removed.version);
+}
+
+/// Objects of the survivor's own log, when a part of the other one is lost.
+TEST(CarriedResult, ASurvivorRenewsItsObjectsAtTheHead) {
+  CarryingStore survivor;
+  const Answer written = survivor.write(1, 1, 0, "key");
+  std::optional<KeyHash> cursor = 0;
+  const Version renewed = written.version + 1000;
+  while (cursor) {
+    ASSERT_EQ(
+        survivor.store.replay().renewSlice(kCarryTable, {.first = 0, .last = UINT64_MAX}, renewed, cursor, nullptr),
+        Status::Ok);
+  }
+  const Found found = survivor.find("key");
+  EXPECT_EQ(found.entry.version(), renewed);
+  EXPECT_EQ(survivor.log.pool().segmentOf(found.ref)->id(), survivor.log.headId());
+  EXPECT_TRUE(survivor.write(1, 1, 0, "key").is_duplicate);
 }
 
 TEST(CarriedResult, ForeignOnesAreOfWritesAndIncrements) {

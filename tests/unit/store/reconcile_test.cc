@@ -327,11 +327,11 @@ TEST_F(ReconcileTest, DamageGetsNoNewChecksum) {
   memory->at(flipped)[static_cast<size_t>(payload.data() - store.entry(flipped).address())] ^= std::byte{1};
   log::SideLog side(log, replicator);
   std::optional<KeyHash> cursor = 0;
-  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, &side), Status::RetryLater);
   ASSERT_EQ(observer.damages.size(), 1u) << "it is found by this";
-  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, &side), Status::RetryLater);
   ASSERT_EQ(restore(), Status::Ok);
-  while (cursor) ASSERT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::Ok);
+  while (cursor) ASSERT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, &side), Status::Ok);
   EXPECT_EQ(valueOf("key"), "value");
   EXPECT_EQ(find("key").entry.version(), 1000u);
   side.close();

@@ -191,13 +191,9 @@ TEST(GoldenBytes, Pull) {
                               .cursor = kHash,
                               .response_bytes = 0x04030201};
   EXPECT_WIRE(request, headerBytes("40") + "8182838485868788" + kEpochBytes + "9192939495969798 01020304 00000000");
-  const Pull::Response response{.header = kAnswer,
-                                .next_cursor = kHash,
-                                .entry_bytes = 0x04030201,
-                                .entry_count = 0x08070605,
-                                .done = 1,
-                                .safe_version = kVersion};
-  EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 05060708 01 00000000000000" + kVersionBytes);
+  const Pull::Response response{
+      .header = kAnswer, .next_cursor = kHash, .entry_bytes = 0x04030201, .entry_count = 0x08070605, .done = 1};
+  EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 05060708 01 00000000000000");
 }
 
 TEST(GoldenBytes, WriteAndFreeReplica) {

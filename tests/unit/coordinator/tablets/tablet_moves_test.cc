@@ -350,6 +350,27 @@ TEST(Moves, DestinationAnswersOnlyWhenTheSourceCannot) {
   EXPECT_EQ(tabletAt(bench, table, 0).owner, target);
 }
 
+/// The status of a pull that has failed may be one that a repetition could help against, if it were the call's own.
+TEST(Moves, APullThatFailsWhileTheSourceIsFrozenEndsTheMove) {
+  for (const Status failure : {Status::DeadlineExceeded, Status::Unreachable, Status::RetryLater, Status::NoSpace}) {
+    SCOPED_TRACE(name(failure));
+    Bench bench;
+    const ServerId a = bench.addServer(1);
+    const ServerId b = bench.addServer(2);
+    const TableId table = bench.create("t", 1).id;
+    const Tablet before = tabletAt(bench, table, 0);
+    const ServerId target = before.owner == a ? b : a;
+    const MigrationManager::Begun begun = bench.move(before.id, target);
+    const auto step = [&] { return bench.life().migrations.find(begun.id)->migration.step; };
+    ASSERT_TRUE(bench.runUntil([&] { return step() == MigrationStep::Freezing; }));
+    bench.cluster().machine(target).pull_failure = failure;
+    bench.passRenewing(2 * kSecond);
+    EXPECT_EQ(step(), MigrationStep::Failed);
+    EXPECT_TRUE(bench.cluster().mutate(tabletAt(bench, table, 0))) << "the source goes on";
+    expectWhole(bench, table);
+  }
+}
+
 TEST(Moves, DropOfTheTableEndsItsMoves) {
   Bench bench;
   const ServerId a = bench.addServer(1);
