@@ -64,6 +64,8 @@ class MapOwner final : public EntryOwner {
   const std::map<std::string, EntryRef>& refs() const { return refs_; }
   /// Does what a writer does after its append: from here on the key refers to the entry.
   void report(const std::string& key, EntryRef ref) { refs_[key] = ref; }
+  /// Does what a writer does after it has removed the key.
+  void forget(const std::string& key) { refs_.erase(key); }
   uint64_t droppedCount() const { return dropped_count_; }
   LogPosition end() const { return end_; }
   Version lastVersion() const { return version_; }
