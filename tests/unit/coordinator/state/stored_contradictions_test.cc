@@ -1,4 +1,5 @@
 /// What no coordinator can have stored: it is refused at the start, by the name of the record, and not met later.
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -34,14 +35,27 @@ struct Store {
   }
   void putMoving(Migration migration) {
     tablet.state = TabletState::Moving;
-    tablet.last_epoch = TabletEpoch(2);
+    tablet.last_epoch = std::max(tablet.last_epoch, TabletEpoch(2));
     put(tablet);
     put(migration);
   }
-  /// The owner of the tablet.
-  void putDead(bool recovered) {
-    Server server = Bench::serverOf(1);
-    server.id = ServerId(1);
+  /// As the hand-over is stored: the tablet has a new owner, and its contents are in the logs of both servers.
+  void handOver() {
+    migration.step = MigrationStep::Arriving;
+    migration.destination_segment = SegmentId(9);
+    tablet.owner = migration.destination;
+    tablet.epoch = migration.destination_epoch;
+    tablet.logs.push_back({migration.destination, migration.destination_segment});
+  }
+  /// As it is stored when the contents are in the new owner's log alone.
+  void arrive() {
+    handOver();
+    migration.step = MigrationStep::Arrived;
+    tablet.logs.erase(tablet.logs.begin());
+  }
+  void putDead(bool recovered, ServerId id = ServerId(1)) {
+    Server server = Bench::serverOf(id.value);
+    server.id = id;
     server.alive = false;
     server.recovered = recovered;
     put(server);
@@ -94,13 +108,15 @@ struct Store {
 
 using Damage = std::function<void(Store&)>;
 
-void expectRefused(const std::string& key, const Damage& damage) {
-  SCOPED_TRACE(key);
+/// @param why  a part of the reason; empty: any
+void expectRefused(const std::string& key, const Damage& damage, const std::string& why = {}) {
+  SCOPED_TRACE(key + " " + why);
   Store store;
   damage(store);
   ASSERT_EQ(store.bench.tryStart(), Status::Corrupt);
   const std::string& warning = store.bench.life().journal.warning();
   EXPECT_NE(warning.find("'" + key), std::string::npos) << warning;
+  EXPECT_NE(warning.find(why), std::string::npos) << warning;
 }
 
 TEST(StoredContradictions, WhatWasStoredTogetherIsTaken) {
@@ -260,6 +276,107 @@ TEST(StoredContradictions, MovesThatDoNotFitTheirTablets) {
   expectRefused("tablet/", [](Store& store) {  // nobody would ever end it
     store.migration.step = MigrationStep::Done;
     store.putMoving(store.migration);
+  });
+}
+
+constexpr const char* kNotAsMoved = "contradicts its tablet's";
+
+TEST(StoredContradictions, EveryStepOfAMoveIsTaken) {
+  const std::vector<Damage> sound = {[](Store&) {},
+                                     [](Store& store) { store.migration.step = MigrationStep::Freezing; },
+                                     [](Store& store) { store.handOver(); }, [](Store& store) { store.arrive(); },
+                                     [](Store& store) {
+                                       store.tablet.epoch = store.tablet.last_epoch = TabletEpoch(3);
+                                       store.migration.step = MigrationStep::GivingUp;
+                                     }};
+  for (const Damage& fill : sound) {
+    Store store;
+    store.putMoving(store.migration);  // sets the last epoch
+    fill(store);
+    store.put(store.tablet);
+    store.put(store.migration);
+    EXPECT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.warning();
+  }
+  // When a server has died in the middle, the recovery has the tablet in hand, or has ended the hand-over already.
+  for (const bool is_over : {false, true}) {
+    Store store;
+    store.handOver();
+    store.putDead(false);
+    store.tablet.last_epoch = TabletEpoch(3);
+    store.tablet.state = is_over ? TabletState::Normal : TabletState::Recovering;
+    store.tablet.recovery_master = is_over ? ServerId() : ServerId(2);
+    if (is_over) store.tablet.logs.erase(store.tablet.logs.begin());
+    store.put(store.tablet);
+    store.put(store.migration);
+    EXPECT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.warning();
+  }
+}
+
+// The owner, the epoch and the list of logs are stored together with each step.
+TEST(StoredContradictions, TabletsThatAreNotAsTheStepOfTheirMoveSays) {
+  const auto refuse = [](MigrationStep step, const Damage& damage) {
+    expectRefused(
+        "migration/",
+        [&](Store& store) {
+          if (step == MigrationStep::Arriving) store.handOver();
+          if (step == MigrationStep::Arrived) store.arrive();
+          store.migration.step = step;
+          damage(store);
+          store.putMoving(store.migration);
+        },
+        kNotAsMoved);
+  };
+  for (const MigrationStep step : {MigrationStep::Preparing, MigrationStep::Freezing}) {
+    refuse(step, [](Store& store) { store.tablet.logs = {{ServerId(2), SegmentId(9)}, {ServerId(1), SegmentId(3)}}; });
+    refuse(step, [](Store& store) {
+      store.tablet.owner = ServerId(2);
+      store.tablet.logs = {{ServerId(2), SegmentId(9)}};
+    });
+    refuse(step, [](Store& store) { store.tablet.epoch = TabletEpoch(2); });
+  }
+  const auto give_back = [](Store& store) {
+    store.tablet.owner = ServerId(1);
+    store.tablet.logs = {{ServerId(1), SegmentId(3)}};
+  };
+  for (const MigrationStep step : {MigrationStep::Arriving, MigrationStep::Arrived}) {
+    refuse(step, give_back);
+    refuse(step, [](Store& store) { store.tablet.epoch = TabletEpoch(1); });
+  }
+  const auto arriving = MigrationStep::Arriving;
+  refuse(arriving, [](Store& store) { store.tablet.logs.erase(store.tablet.logs.begin()); });
+  refuse(arriving, [](Store& store) { store.tablet.logs.front().server = ServerId(7); });
+  refuse(MigrationStep::Arrived,
+         [](Store& store) { store.tablet.logs = {{ServerId(1), SegmentId(3)}, {ServerId(2), SegmentId(9)}}; });
+  refuse(MigrationStep::GivingUp, [](Store& store) {
+    store.tablet.epoch = store.tablet.last_epoch = TabletEpoch(3);
+    store.tablet.logs = {{ServerId(2), SegmentId(9)}, {ServerId(1), SegmentId(3)}};
+  });
+}
+
+TEST(StoredContradictions, ListsOfLogsThatCannotBe) {
+  const auto refuse = [](const std::string& why, const Damage& damage) {
+    expectRefused(
+        "tablet/",
+        [&](Store& store) {
+          store.handOver();
+          damage(store);
+          store.putMoving(store.migration);
+        },
+        why);
+  };
+  const std::string nonsense = "is in logs in which it cannot be";
+  refuse(nonsense, [](Store& store) { store.tablet.logs.clear(); });
+  refuse(nonsense, [](Store& store) { store.tablet.logs.erase(store.tablet.logs.begin() + 1); });
+  refuse(nonsense, [](Store& store) { store.tablet.logs.push_back({ServerId(1), SegmentId(5)}); });
+  refuse(nonsense, [](Store& store) { store.tablet.logs.front().server = ServerId(2); });
+  const std::string of_nobody = "is in the log of a server of which nothing was left";
+  refuse(of_nobody, [](Store& store) {  // of a server that never was
+    store.migration.source = store.tablet.logs.front().server = ServerId(50);
+  });
+  refuse(of_nobody, [](Store& store) { store.putDead(true); });
+  refuse("belongs to a server of which nothing was left", [](Store& store) { store.putDead(true, ServerId(2)); });
+  refuse("belongs to a server that never was", [](Store& store) {
+    store.migration.destination = store.tablet.owner = store.tablet.logs.back().server = ServerId(50);
   });
 }
 
