@@ -113,6 +113,49 @@ TEST_F(RecoveriesOfLent, TheOtherOneMayDieAtAnyMoment) {
   }
 }
 
+/// Whether a server that has none of its contents is to recover the tablet.
+bool isGivenToAThird(const Tablet& tablet) {
+  return tablet.state == TabletState::Recovering && tablet.logOf(tablet.recovery_master) == nullptr;
+}
+
+/// Steps until it is stored that a third server recovers the tablet, both of whose servers are dead.
+/// @return whether at that moment the backups are being asked again what they have of the log of `other`
+bool isForgottenWhenItIsStored(Bench& bench, TabletId id, ServerId other) {
+  const auto is_given = [&] { return isGivenToAThird(*bench.life().map.findTablet(id)); };
+  EXPECT_TRUE(bench.runUntil(is_given));
+  const std::vector<RecoveryReport> reports = bench.life().recoveries.reports();
+  const auto of_other = std::ranges::find(reports, other, &RecoveryReport::server);
+  return of_other != reports.end() && !of_other->away.empty();
+}
+
+/// The recovery of the first server's other tablets fails again and again. Each time all backups are asked anew what
+/// they have of its log, also in the moment in which it is stored who recovers the tablet of both servers.
+TEST_F(RecoveriesOfLent, WhatWasKnownOfBothLogsWhenItWasDecidedIsSent) {
+  size_t forgotten = 0;
+  for (uint64_t seed = 1; seed <= 1'000 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Bench fresh({.seed = seed});
+    build(fresh);
+    const TabletId id = lend(fresh);
+    fresh.cluster().fails_for = first;
+    fresh.cluster().machine(first).up = false;
+    ASSERT_EQ(fresh.goodbye(first), Status::Ok);
+    fresh.pass(static_cast<int64_t>(seed % 40) * kMilli);
+    fresh.cluster().machine(second).up = false;
+    ASSERT_EQ(fresh.goodbye(second), Status::Ok);
+    forgotten += isForgottenWhenItIsStored(fresh, id, first) ? 1 : 0;
+    fresh.cluster().fails_for = {};
+    fresh.passRenewing(8 * kSecond);
+    const Tablet tablet = *fresh.life().map.findTablet(id);
+    EXPECT_TRUE(tablet.owner == third || tablet.owner == fourth) << tablet.owner.value;
+    EXPECT_EQ(fresh.cluster().read(tablet), kWritten + kAdded);
+    for (const RecoveryOrder& order : fresh.cluster().orders) {
+      if (order.second) EXPECT_FALSE(order.is_salvage || order.second->is_salvage);
+    }
+  }
+  EXPECT_GE(forgotten, 5u) << "the moment that this is about";
+}
+
 void carryOnAfter(ServerId dies) {
   struct Interrupted {
     TabletId id;
