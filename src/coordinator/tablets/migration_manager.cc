@@ -30,10 +30,10 @@ bool isUnderWay(const Migration& move, const Tablet& tablet) {
       return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.destination &&
              tablet.epoch == move.destination_epoch;
     case MigrationStep::Arriving:
-      // A recovery may have it in hand, or may have given it to another owner.
-      return tablet.state != TabletState::Moving ||
-             (tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
-              tablet.epoch == move.destination_epoch);
+      // A recovery may have it in hand, or may have ended the hand-over.
+      if (tablet.state != TabletState::Moving) return tablet.state != TabletState::Normal || !tablet.isLent();
+      return tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
+             tablet.epoch == move.destination_epoch;
     default:
       return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
              tablet.epoch > move.destination_epoch;
@@ -61,6 +61,7 @@ runtime::Task<Status> MigrationManager::load() {
   Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kMigrationPrefix));
   if (!stored.ok()) co_return stored.error();
   std::set<TabletId> moving;
+  std::set<TabletId> arriving;
   for (const KeyValue& entry : *stored) {
     Active active;
     const Migration& migration = active.migration;
@@ -76,12 +77,21 @@ runtime::Task<Status> MigrationManager::load() {
       if (!fits || !moving.insert(migration.tablet).second) {
         co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
       }
+      if (migration.step == MigrationStep::Arriving) arriving.insert(migration.tablet);
     }
     active_.emplace(migration.id, std::move(active));
   }
   for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
     // Without a move it would refuse mutations for ever.
     if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
+  }
+  for (const Table* table : parts_.map.tables()) {
+    // The drop of a table ends the moves of its tablets, whose lists stay as they are.
+    if (table->state != TableState::Ready) continue;
+    for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
+      if (!tablet->isLent() || arriving.contains(tablet->id)) continue;
+      co_return parts_.journal.corrupt(keyOf(tablet->id), "is in two logs without a move in which it arrives");
+    }
   }
   co_return Status::Ok;
 }

@@ -87,7 +87,8 @@ runtime::Task<Status> TableManager::load() {
       co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
     }
     const bool is_lent_to_itself = tablet.isLent() && tablet.logs.front().server == tablet.logs.back().server;
-    if (tablet.logs.empty() || tablet.logs.size() > 2 || tablet.logOf(tablet.owner) == nullptr || is_lent_to_itself) {
+    const bool is_owners = !tablet.logs.empty() && tablet.logs.back().server == tablet.owner;
+    if (!is_owners || tablet.logs.size() > 2 || is_lent_to_itself) {
       co_return parts_.journal.corrupt(entry.key, "is in logs in which it cannot be");
     }
     const Table* table = parts_.map.findTable(tablet.table);

@@ -15,17 +15,33 @@ class RecoveriesOfLent : public Recoveries {
     Recoveries::SetUp();
     lent_ = lend(bench);
   }
-  /// Makes one tablet of the first server one that was handed over to the second one, which has added to it.
+  /// Makes one tablet of the first server one that was handed over to the second one, which has added to it. Nothing
+  /// arrives there.
   static TabletId lend(Bench& bench) {
     const ServerId former(1);
     const ServerId owner(2);
     const TabletId id = bench.life().map.tabletsOwnedBy(former).front()->id;
     Tablet tablet = *bench.life().map.findTablet(id);
+    Migration move{.id = MigrationId(1),
+                   .tablet = id,
+                   .table = tablet.table,
+                   .source = former,
+                   .destination = owner,
+                   .source_epoch = tablet.epoch,
+                   .destination_epoch = TabletEpoch(tablet.last_epoch.value + 1),
+                   .step = MigrationStep::Arriving,
+                   .destination_segment = SegmentId(9),
+                   .reason = {}};
+    tablet.state = TabletState::Moving;
     tablet.last_epoch.value += 1;
     tablet.epoch = tablet.last_epoch;
     tablet.owner = owner;
-    tablet.logs.push_back({owner, SegmentId(9)});
+    tablet.logs.push_back({owner, move.destination_segment});
+    bench.disk().put("id/migration", encodeAllocator(100));
     bench.disk().put(keyOf(id), encode(tablet));
+    bench.disk().put(keyOf(move.id), encode(move));
+    FakeCluster::Held& lent = bench.cluster().machine(former).tablets.at(id);
+    lent.frozen = lent.lent = true;
     bench.cluster().machine(owner).tablets[id] = {.tablet = tablet, .content = kAdded};
     for (const ServerId server : {former, owner}) bench.cluster().keepLog(server, {ServerId(3), ServerId(4)});
     bench.restart();

@@ -345,6 +345,15 @@ TEST(StoredContradictions, TabletsThatAreNotAsTheStepOfTheirMoveSays) {
   const auto arriving = MigrationStep::Arriving;
   refuse(arriving, [](Store& store) { store.tablet.logs.erase(store.tablet.logs.begin()); });
   refuse(arriving, [](Store& store) { store.tablet.logs.front().server = ServerId(7); });
+  expectRefused(
+      "migration/",
+      [](Store& store) {  // a recovery ends it before the tablet serves
+        store.handOver();
+        store.tablet.last_epoch = TabletEpoch(2);
+        store.put(store.tablet);
+        store.put(store.migration);
+      },
+      kNotAsMoved);
   refuse(MigrationStep::Arrived,
          [](Store& store) { store.tablet.logs = {{ServerId(1), SegmentId(3)}, {ServerId(2), SegmentId(9)}}; });
   refuse(MigrationStep::GivingUp, [](Store& store) {
@@ -369,6 +378,7 @@ TEST(StoredContradictions, ListsOfLogsThatCannotBe) {
   refuse(nonsense, [](Store& store) { store.tablet.logs.erase(store.tablet.logs.begin() + 1); });
   refuse(nonsense, [](Store& store) { store.tablet.logs.push_back({ServerId(1), SegmentId(5)}); });
   refuse(nonsense, [](Store& store) { store.tablet.logs.front().server = ServerId(2); });
+  refuse(nonsense, [](Store& store) { std::ranges::reverse(store.tablet.logs); });
   const std::string of_nobody = "is in the log of a server of which nothing was left";
   refuse(of_nobody, [](Store& store) {  // of a server that never was
     store.migration.source = store.tablet.logs.front().server = ServerId(50);
@@ -378,6 +388,44 @@ TEST(StoredContradictions, ListsOfLogsThatCannotBe) {
   refuse("belongs to a server that never was", [](Store& store) {
     store.migration.destination = store.tablet.owner = store.tablet.logs.back().server = ServerId(50);
   });
+}
+
+// Nobody would ever make the list one, so that neither server's log could be given up.
+TEST(StoredContradictions, TwoLogsWithoutAMoveInWhichTheTabletArrives) {
+  const auto lend = [](Store& store) {
+    store.handOver();
+    store.tablet.last_epoch = TabletEpoch(2);
+  };
+  const auto refuse = [&](const Damage& damage) {
+    expectRefused(
+        "tablet/",
+        [&](Store& store) {
+          lend(store);
+          damage(store);
+          store.put(store.tablet);
+        },
+        "is in two logs without a move in which it arrives");
+  };
+  refuse([](Store&) {});
+  for (const MigrationStep over : {MigrationStep::Done, MigrationStep::Failed, MigrationStep::Cancelled}) {
+    refuse([over](Store& store) {
+      store.migration.step = over;
+      store.put(store.migration);
+    });
+  }
+  refuse([](Store& store) {  // while it is recovered
+    store.putDead(false);
+    store.tablet.state = TabletState::Recovering;
+    store.tablet.recovery_master = ServerId(2);
+    store.tablet.last_epoch = TabletEpoch(3);
+  });
+  // A table that is being dropped: its moves were ended, and its lists stay until both servers have dropped theirs.
+  Store store;
+  lend(store);
+  store.table.state = TableState::Dropping;
+  store.put(store.table);
+  store.put(store.tablet);
+  EXPECT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.warning();
 }
 
 TEST(StoredContradictions, TabletsThatCanNeverComeBack) {
