@@ -19,6 +19,7 @@ namespace {
 struct LoadSettings {
   uint64_t steps_min = 0;  ///< of each thread; they go on until the floors are reached too
   uint64_t moves_min = 0;
+  uint64_t pairs_min = 0;  ///< of moves that are under way together; 0: one move at a time
   uint64_t cleaner_passes_min = 0;
   bool breaks_sessions = false;
   uint32_t coordinator_restarts = 0;
@@ -58,7 +59,8 @@ class Load {
     std::atomic<uint32_t> running{kThreads};
     const uint64_t steps_max = 20 * settings.steps_min;
     const auto reached = [&] {
-      return mover.movesDone() >= settings.moves_min && cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
+      return mover.movesDone() >= settings.moves_min && mover.pairsDone() >= settings.pairs_min &&
+             cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
              restarts_.load() >= settings.coordinator_restarts && server_restarts_.load() >= settings.server_restarts &&
              (!settings.breaks_sessions || cluster_.sessionsBroken() >= kSessionsBrokenMin);
     };
@@ -73,7 +75,8 @@ class Load {
     }
     threads.emplace_back([&] {
       while (running.load() > 0 && !::testing::Test::HasFailure()) {
-        mover.step();
+        if (settings.pairs_min != 0) mover.stepOfTwo();
+        if (settings.pairs_min == 0) mover.step();
         totals_.steps.await(totals_.steps.load() + kStepsBetweenMoves);
       }
     });
@@ -81,16 +84,17 @@ class Load {
     for (std::thread& thread : threads) thread.join();
 
     EXPECT_GE(mover.movesDone(), settings.moves_min);
+    EXPECT_GE(mover.pairsDone(), settings.pairs_min);
     EXPECT_GE(mover.splitsDone(), 1u);
     EXPECT_GE(cluster_.cleanerPasses(), settings.cleaner_passes_min);
     EXPECT_GE(totals_.scans.load(), 5u);
     EXPECT_GE(totals_.increments.load(), settings.steps_min / 10);
     EXPECT_TRUE(cluster_.isHealthy());
     std::printf(
-        "%lu steps, %lu items of multi-operations, %lu futures, %lu scans; %lu moves, %lu splits; "
+        "%lu steps, %lu items of multi-operations, %lu futures, %lu scans; %lu moves, %lu pairs at once, %lu splits; "
         "%lu cleaner passes, %lu segments; %lu sessions broken, %u coordinator and %u server restarts\n",
         totals_.steps.load(), totals_.multi_items.load(), totals_.futures.load(), totals_.scans.load(),
-        mover.movesDone(), mover.splitsDone(), cluster_.cleanerPasses(), cluster_.segmentsCleaned(),
+        mover.movesDone(), mover.pairsDone(), mover.splitsDone(), cluster_.cleanerPasses(), cluster_.segmentsCleaned(),
         cluster_.sessionsBroken(), restarts_.load(), server_restarts_.load());
   }
 
@@ -192,6 +196,12 @@ void runLoad(const LoadSettings& settings) {
 
 TEST(ThreadsCluster, LoadWhileTabletsMoveAndTheLogIsCleaned) {
   runLoad({.steps_min = 4000, .moves_min = 20, .cleaner_passes_min = 20});
+}
+
+// Two hand-overs share the threads, the side logs and the room of their servers; in one direction, in opposite ones, or
+// one server is the source of the one and the destination of the other.
+TEST(ThreadsCluster, LoadWhileTwoTabletsMoveAtOnce) {
+  runLoad({.steps_min = 1000, .moves_min = 20, .pairs_min = 8, .cleaner_passes_min = 5});
 }
 
 TEST(ThreadsCluster, LoadWhileSessionsBreakAndTheCoordinatorRestarts) {

@@ -290,30 +290,63 @@ AdministratorThread::AdministratorThread(Client& client, std::string table_name,
                                          StepCount& steps, uint64_t seed)
     : client_(client), table_name_(std::move(table_name)), servers_(std::move(servers)), steps_(steps), random_(seed) {}
 
-void AdministratorThread::step() {
-  constexpr size_t kTabletsMax = 10;
-  Client::Impl& impl = client_.impl();
-  const auto map = impl.runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+client::TableMap AdministratorThread::fetchMap() {
+  auto map = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
     return cluster.coordinator().tabletsOf(table_name_, deadline_ns);
   });
-  ASSERT_TRUE(map.ok()) << name(map.status());
-  const client::TabletInfo tablet = map->tablets[random_() % map->tablets.size()];
-  if (map->tablets.size() < kTabletsMax && random_() % 3 == 0) {
+  EXPECT_TRUE(map.ok()) << name(map.status());
+  return map.ok() ? *std::move(map) : client::TableMap{};
+}
+
+void AdministratorThread::step() {
+  constexpr size_t kTabletsMax = 10;
+  const client::TableMap map = fetchMap();
+  if (map.tablets.empty()) return;
+  const client::TabletInfo tablet = map.tablets[random_() % map.tablets.size()];
+  if (map.tablets.size() < kTabletsMax && random_() % 3 == 0) {
     const KeyHash at = tablet.range.first + (tablet.range.last - tablet.range.first) / 4 * (1 + random_() % 3);
-    const auto halves = impl.runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+    const auto halves = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
       return cluster.coordinator().splitTable(tablet.table, at, deadline_ns);
     });
     // While the tablet is moving, or if a lost answer was asked for again, it is refused.
     if (halves.ok()) splits_done_.fetch_add(1);
     return;
   }
+  const std::optional<uint64_t> migration = beginMove(tablet);
+  if (migration && awaitMove(*migration)) moves_done_.fetch_add(1);
+}
+
+void AdministratorThread::stepOfTwo() {
+  const client::TableMap map = fetchMap();
+  if (map.tablets.size() < 2 || random_() % 8 == 0) return step();
+  const size_t first = random_() % map.tablets.size();
+  const size_t second = (first + 1 + random_() % (map.tablets.size() - 1)) % map.tablets.size();
+  std::vector<uint64_t> moves;
+  for (const size_t one : {first, second}) {
+    const std::optional<uint64_t> begun = beginMove(map.tablets[one]);
+    if (begun) moves.push_back(*begun);
+  }
+  if (moves.size() == 2 && areBothUnderWay(moves[0], moves[1])) pairs_done_.fetch_add(1);
+  for (const uint64_t move : moves) {
+    if (awaitMove(move)) moves_done_.fetch_add(1);
+  }
+}
+
+bool AdministratorThread::areBothUnderWay(uint64_t first, uint64_t second) {
+  using State = client::MigrationStatus::State;
+  // The first one does not begin anew: if it runs after the look at the second one, it ran at that moment.
+  const bool second_runs = stateOf(second) == State::Running;
+  return second_runs && stateOf(first) == State::Running;
+}
+
+std::optional<uint64_t> AdministratorThread::beginMove(const client::TabletInfo& tablet) {
   ServerId destination = servers_[random_() % servers_.size()];
   while (destination == tablet.owner) destination = servers_[random_() % servers_.size()];
-  const auto migration = impl.runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+  const auto migration = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
     return cluster.coordinator().moveTablet(tablet.id, destination, deadline_ns);
   });
-  if (migration.ok() && awaitMove(*migration)) moves_done_.fetch_add(1);
   if (migration.status() == Status::NotFound) findServers();
+  return migration.ok() ? std::optional(*migration) : std::nullopt;
 }
 
 void AdministratorThread::findServers() {
@@ -329,19 +362,21 @@ void AdministratorThread::findServers() {
   if (alive.size() > 1) servers_ = std::move(alive);
 }
 
+client::MigrationStatus::State AdministratorThread::stateOf(uint64_t migration) {
+  const auto status = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+    return cluster.coordinator().migrationStatus(migration, deadline_ns);
+  });
+  EXPECT_TRUE(status.ok()) << name(status.status());
+  return status.ok() ? status->state : client::MigrationStatus::State::Unknown;
+}
+
 bool AdministratorThread::awaitMove(uint64_t migration) {
   using State = client::MigrationStatus::State;
   const int64_t give_up_ns = client_.impl().nowNs() + 60 * runtime::kNanosPerSecond;
   while (client_.impl().nowNs() < give_up_ns) {
-    const auto status = client_.impl().runTask({}, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
-      return cluster.coordinator().migrationStatus(migration, deadline_ns);
-    });
-    EXPECT_TRUE(status.ok()) << name(status.status());
-    if (!status.ok()) return false;
-    if (status->state != State::Running) {
-      EXPECT_NE(status->state, State::Unknown);
-      return status->state == State::Done;
-    }
+    const State state = stateOf(migration);
+    EXPECT_NE(state, State::Unknown);
+    if (state != State::Running) return state == State::Done;
     steps_.await(steps_.load() + 1);
   }
   ADD_FAILURE() << "move " << migration << " does not end";

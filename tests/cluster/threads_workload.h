@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "client/coordinator_stub.h"
 #include "ramcore/client.h"
 
 namespace ramcore::cluster {
@@ -114,8 +116,8 @@ class WorkloadThread {
   std::array<bool, kSharedCounters> touched_{};
 };
 
-/// The administrator: moves random tablets to random servers and splits some, one at a time. It looks after a move
-/// again when the others have gone on a step.
+/// The administrator: moves random tablets to random servers, one or two at a time, and splits some. It looks after its
+/// moves again when the others have gone on a step.
 class AdministratorThread {
  public:
   AdministratorThread(Client& client, std::string table_name, std::vector<ServerId> servers, StepCount& steps,
@@ -123,11 +125,21 @@ class AdministratorThread {
 
   /// One move, or a split while there are few tablets; done when it returns.
   void step();
+  /// Moves two tablets at a time; both moves are over when it returns. Now and then it is step() instead.
+  void stepOfTwo();
   uint64_t movesDone() const { return moves_done_.load(); }
+  /// Pairs of moves that were under way together at one moment at least.
+  uint64_t pairsDone() const { return pairs_done_.load(); }
   uint64_t splitsDone() const { return splits_done_.load(); }
 
  private:
+  client::TableMap fetchMap();
+  /// @return nothing: it was refused
+  std::optional<uint64_t> beginMove(const client::TabletInfo& tablet);
+  client::MigrationStatus::State stateOf(uint64_t migration);
   bool awaitMove(uint64_t migration);
+  /// Whether both were under way at the moment in which the second one was looked at.
+  bool areBothUnderWay(uint64_t first, uint64_t second);
   /// A server that was started again has another id.
   void findServers();
 
@@ -138,6 +150,7 @@ class AdministratorThread {
   std::mt19937_64 random_;
   std::atomic<uint64_t> moves_done_{0};
   std::atomic<uint64_t> splits_done_{0};
+  std::atomic<uint64_t> pairs_done_{0};
 };
 
 }  // namespace ramcore::cluster
