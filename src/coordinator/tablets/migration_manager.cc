@@ -50,6 +50,25 @@ std::string whatIsMissing(const PullResult& pull, ServerId source) {
   return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
 }
 
+std::string_view textOf(MigrationStep step) {
+  switch (step) {
+    case MigrationStep::Preparing:
+      return "Preparing";
+    case MigrationStep::Freezing:
+      return "Freezing";
+    case MigrationStep::Arriving:
+      return "Arriving";
+    case MigrationStep::Arrived:
+      return "Arrived";
+    case MigrationStep::GivingUp:
+      return "GivingUp";
+    default:
+      return "over";
+  }
+}
+
+std::string percentText(double fraction) { return std::to_string(static_cast<int>(fraction * 100)) + " %"; }
+
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
@@ -174,6 +193,7 @@ runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_i
   if (stored != Status::Ok) co_return Begun{stored, {}};
   parts_.map.updateTablet(tablet);
   active_.emplace(begun, std::move(active));
+  traceStep(begun);
   run(begun).detach();
   co_return Begun{Status::Ok, begun};
 }
@@ -216,6 +236,19 @@ runtime::Task<bool> MigrationManager::endAll(TableId table) {
     [[maybe_unused]] const Status changed = co_await changed_.wait();
   }
   co_return false;
+}
+
+// ---- what a move has come to, for whoever follows it
+
+// Each step, once it is stored. tests/durability/moving_rounds.py waits for these lines, and for those of the progress.
+void MigrationManager::traceStep(MigrationId id) const {
+  traceProgress(id, "is " + std::string(textOf(record(id).step)));
+}
+
+void MigrationManager::traceProgress(MigrationId id, const std::string& what) const {
+  if (!parts_.trace.enabled(TraceLevel::Debug)) return;
+  parts_.trace.debug("move " + std::to_string(id.value) + " of tablet " + std::to_string(record(id).tablet.value) +
+                     ": " + what);
 }
 
 // ---- the state machine
@@ -289,6 +322,7 @@ runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId de
   const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
   if (!stored) co_return false;
   active_.at(id).migration = move;
+  traceStep(id);
   co_return true;
 }
 
@@ -309,6 +343,7 @@ runtime::Task<bool> MigrationManager::store(const Migration& move, const Tablet&
   if (!stored) co_return false;
   parts_.map.updateTablet(tablet);
   active_.at(move.id).migration = move;
+  traceStep(move.id);
   co_return true;
 }
 
@@ -383,6 +418,8 @@ runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   active.migration.bytes = pull.bytes;
   active.fraction = pull.fraction;
   active.waits_for = whatIsMissing(pull, move.source);
+  if (pull.phase == PullPhase::Arriving) traceProgress(id, percentText(pull.fraction) + " has arrived");
+  if (pull.phase == PullPhase::Arrived) traceProgress(id, "all has arrived, and joins the destination's log");
   const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
   co_return pull.phase >= PullPhase::Joined || is_early;
 }

@@ -93,6 +93,8 @@ class MigrationManager final : public TabletOperations {
   bool mustEnd(MigrationId id, StepOutcome& outcome) const;
   void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
   size_t runningCount() const;
+  void traceStep(MigrationId id) const;
+  void traceProgress(MigrationId id, const std::string& what) const;
   const Migration& record(MigrationId id) const { return active_.at(id).migration; }
 
   const Parts parts_;
