@@ -79,6 +79,16 @@ class Daemon:
             found = self._says.wait_for(lambda: re.search(pattern, self._said), seconds_max)
         return found.group() if found else None
 
+    def said(self):
+        """All that has come on stderr."""
+        with self._says:
+            return self._said
+
+    def wait_until_said(self, condition, seconds_max=10):
+        """Whether all that has come on stderr meets the condition in time."""
+        with self._says:
+            return self._says.wait_for(lambda: condition(self._said), seconds_max)
+
     def wait_ready(self):
         """Waits for `ready <locators>`; an end of the process instead is a failure with its last words."""
         deadline = time.monotonic() + READY_SECONDS_MAX
@@ -153,6 +163,7 @@ class Cluster:
         self.leaves_everything = replicas > 0
         self.journals = {}  # file by table: of those who note their calls
         self.exported = {}  # file by table: what was there when nobody changed anything any more
+        self.unchanged = {}  # file by table, as of an export: objects that nobody changes, beside those of a journal
         self.secret_file = None
         if secret is not None:
             self.secret_file = self.path("secret")
@@ -208,6 +219,7 @@ class Cluster:
         """Whether what is on the disks is what clients were told. All processes have ended."""
         told = [f"--journal={table}={path}" for table, path in self.journals.items()]
         told += [f"--export={table}={path}" for table, path in self.exported.items() if table not in self.journals]
+        told += [f"--export={table}={path}" for table, path in self.unchanged.items()]
         done = run([JUDGE, self.directory, *told], check=False, timeout=JUDGE_SECONDS_MAX)
         if done.returncode != 0 and (told or done.returncode != NOTHING_TO_JUDGE):
             raise Failed(f"what the servers have left is not what clients were told:\n{done.stdout}{done.stderr}")

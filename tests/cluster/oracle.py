@@ -12,14 +12,16 @@ from cluster_harness import BIN_DIR, Failed
 class Oracle:
     """The process that calls and judges. One question at a time, each with a deadline."""
 
-    def __init__(self, cluster, table, tablets, rate, timeout_ms=10000, seed=1, workers=16, clients=4):
+    def __init__(self, cluster, table, tablets, rate, timeout_ms=10000, seed=1, workers=16, clients=4, registers=300,
+                 counters=100):
         self.journal = cluster.path("journal.ndjson")
         cluster.journals[table] = self.journal
         self.log = open(cluster.path("oracle.log"), "a+b")
         self.process = subprocess.Popen(
             cluster.load_command(os.path.join(BIN_DIR, "..", "durability_oracle")) +
             ["--table", table, "--tablets", str(tablets), "--journal", self.journal, "--rate", str(rate), "--timeout-ms",
-             str(timeout_ms), "--seed", str(seed), "--workers", str(workers), "--clients", str(clients)],
+             str(timeout_ms), "--seed", str(seed), "--workers", str(workers), "--clients", str(clients), "--registers",
+             str(registers), "--counters", str(counters)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         self.rest = b""
 

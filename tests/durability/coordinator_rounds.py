@@ -17,7 +17,11 @@ EVERYTHING = "0-ffffffffffffffff"
 
 
 class Violation(Exception):
-    """The cluster lost or invented something, or does not answer any more."""
+    """The cluster lost or invented something, or does not answer any more. `by_oracle`: the judge of answers says so."""
+
+    def __init__(self, what, by_oracle=False):
+        super().__init__(what)
+        self.by_oracle = by_oracle
 
 
 class CoordinatorRounds:

@@ -44,8 +44,8 @@ def fields(data):
             raise ValueError(f"a field of kind {kind}")
 
 
-def records(directory, prefix):
-    """The messages under keys that begin with `prefix`, each as {field: last value}."""
+def messages(directory, prefix):
+    """The messages under keys that begin with `prefix`."""
     # Of a copy: whoever opens it may have to bring to an end what a killed process has begun.
     with tempfile.TemporaryDirectory() as copy:
         for name in os.listdir(directory):
@@ -54,7 +54,12 @@ def records(directory, prefix):
         with sqlite3.connect(os.path.join(copy, "coordinator.sqlite")) as store:
             rows = store.execute("SELECT key, value FROM state").fetchall()
         store.close()
-    return [dict(fields(value)) for key, value in rows if bytes(key).startswith(prefix)]
+    return [value for key, value in rows if bytes(key).startswith(prefix)]
+
+
+def records(directory, prefix):
+    """The messages under keys that begin with `prefix`, each as {field: last value}."""
+    return [dict(fields(message)) for message in messages(directory, prefix)]
 
 
 def owners(directory):
@@ -78,9 +83,18 @@ def owners(directory):
     return list(found.values())
 
 
+def logs_of_tablets(directory):
+    """{tablet: [the servers in whose logs its contents are]}."""
+    found = {}
+    for message in messages(directory, b"tablet/"):
+        logs = [dict(fields(value)) for number, value in fields(message) if number == 9]
+        found[dict(fields(message))[1]] = [log.get(1, 0) for log in logs]
+    return found
+
+
 def table_id(directory, name):
     """Of the table of that name, or None."""
     return next((table[1] for table in records(directory, b"table/") if table.get(2) == name.encode()), None)
 
 
-__all__ = ["owners", "table_id"]
+__all__ = ["logs_of_tablets", "owners", "table_id"]
