@@ -373,6 +373,7 @@ foreach(source IN LISTS ramcore_bench)
   ramcore_use_pch(bench_${name} program)
   add_dependencies(benches bench_${name})
 endforeach()
+target_link_libraries(bench_move_load PRIVATE ramcore_tool_support)  # sessions, as tools have them
 if(TARGET bench_dpdk)
   target_link_libraries(bench_dpdk PRIVATE ramcore_transport_deps)  # the peer is DPDK itself
 endif()

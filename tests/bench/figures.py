@@ -18,14 +18,21 @@ class Report:
     def __init__(self, quiet):
         self.quiet, self.results = quiet, []
 
-    def figure(self, name, unit, rounds, at_most=None, at_least=None):
+    def figure(self, name, unit, rounds, at_most=None, at_least=None, beside=None):
+        """`beside`: the same of another build, in the same rounds."""
         low, median, high = (quartile(rounds, share) for share in (0.25, 0.5, 0.75))
         result = {"name": name, "unit": unit, "median": median, "low": low, "high": high}
         text = f"  {name:<52} {median:10.2f} {unit:<6} quartiles {low:9.2f} .. {high:9.2f}"
         if at_most is not None or at_least is not None:
             result["met"] = median <= at_most if at_most is not None else median >= at_least
-            text += f"  target {'<=' if at_most is not None else '>='} {at_most or at_least}: "
+            text += f"  target {'<=' if at_most is not None else '>='} {at_most or at_least:.4g}: "
             text += "met" if result["met"] else "MISSED"
+        if beside is not None:
+            result["other"] = quartile(beside, 0.5)
+            text += f"  other build {result['other']:.2f}"
+            if min(beside) > 0:
+                result["by_other"] = quartile(ratios(rounds, beside), 0.5)
+                text += f": {result['by_other']:.2f}x"
         self.results.append(result)
         if not self.quiet:
             print(text, flush=True)
