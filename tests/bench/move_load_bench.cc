@@ -338,6 +338,7 @@ void MoveLoad::print() const {
     std::printf(",\"objects\":%llu,\"bytes\":%llu,", static_cast<unsigned long long>(moved_.objects),
                 static_cast<unsigned long long>(moved_.bytes));
     printLongest("hand_over", longestGap(answered_ns_[kWrite], first_ns, last_ns), zero_ns);
+    std::printf(",\"coordinator_ms\":%.3f", static_cast<double>(last_ns - first_ns) / kNsPerMs);
     std::printf(",\"steps\":{");
     for (const Step& step : steps_) {
       std::printf("%s\"%s\":%.3f", &step == steps_.data() ? "" : ",", step.name.c_str(),
