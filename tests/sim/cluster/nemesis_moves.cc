@@ -102,7 +102,7 @@ runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId source, ServerId des
     ++counts_.moves_failed;
     co_return false;
   }
-  if (options_.faults && random_.below(3) == 0) awaitMoveStep(*migration, tablet, source, destination);
+  if (options_.faults && random_.below(6) == 0) awaitMoveStep(*migration, tablet, source, destination);
   co_return co_await awaitMigration(*migration, true);
 }
 
