@@ -386,6 +386,7 @@ runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
   bool is_lent = false;
   bool is_taken = false;
   while (!parts_.journal.stopping()) {
+    RC_CHECK_MSG(parts_.map.findTablet(move.tablet) != nullptr, "a tablet has gone whose move is not over");
     const Tablet& tablet = *parts_.map.findTablet(move.tablet);
     // A request to cancel it has come too late.
     if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
