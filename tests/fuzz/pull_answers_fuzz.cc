@@ -118,6 +118,8 @@ class PullWorld {
       RC_CHECK(tablet_.take(epoch, true) == Status::Ok);
       // The write has its key pulled before others.
       (void)tablet_.use(epoch);
+      // It has followed on an object that came, with another version than those of the corpus.
+      fuzz::crashIfPlanted(tablet_.writtenVersion() > 4 && tablet_.writtenVersion() < kVersionCeiling);
       RC_CHECK(world_.runUntil([&] { return progress().phase >= Phase::Joined || source_.isUsedUp(); }));
       world_.runFor(kAfterLastNs);
       if (progress().phase == Phase::Joined) tablet_.serve(epoch);

@@ -129,7 +129,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"duplicates answered", counts.duplicates_answered,
        withFaults(kind.frames ? per_seed(0.1, 10) : per_seed(2, 30))},
       {"segments cleaned", counts.segments_cleaned, per_seed(60, 30)},
-      {"segments compacted", counts.segments_compacted, per_seed(1, 1)},
+      {"segments compacted", counts.segments_compacted, per_seed(0.7, 1)},
       {"bytes copied by second cleaners", counts.bytes_shared, per_seed(1'000, 15'000)},
       {"index buckets split", counts.bucket_splits, per_seed(8, 20)},
       {"logs replayed", counts.logs_replayed, per_seed(8, 6)},
