@@ -114,12 +114,14 @@ class PullWorld {
     pull.add_source_locators("sim://other");
     RC_CHECK(world_.command(Opcode::PullTablet, pull)->outcome() == Status::Ok);
     RC_CHECK(world_.runUntil([&] { return progress().done || progress().phase == Phase::Prepared; }));
+    // The source does not know the tablet, or is another one.
+    const Status prepared = progress().status;
+    fuzz::crashIfPlanted(prepared == Status::WrongServer || prepared == Status::StaleEpoch ||
+                         prepared == Status::WrongServerId || prepared == Status::Shutdown);
     if (adopt(epoch)) {
       RC_CHECK(tablet_.take(epoch, true) == Status::Ok);
       // The write has its key pulled before others.
       (void)tablet_.use(epoch);
-      // It has followed on an object that came, with another version than those of the corpus.
-      fuzz::crashIfPlanted(tablet_.writtenVersion() > 4 && tablet_.writtenVersion() < kVersionCeiling);
       RC_CHECK(world_.runUntil([&] { return progress().phase >= Phase::Joined || source_.isUsedUp(); }));
       world_.runFor(kAfterLastNs);
       if (progress().phase == Phase::Joined) tablet_.serve(epoch);
