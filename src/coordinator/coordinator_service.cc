@@ -40,23 +40,6 @@ control::MigrationState stateOf(MigrationStep step) {
   }
 }
 
-/// A step of a move that runs.
-std::string_view textOf(MigrationStep step) {
-  switch (step) {
-    case MigrationStep::Preparing:
-      return "preparing";
-    case MigrationStep::Freezing:
-      return "handing over";
-    case MigrationStep::Arriving:
-      return "arriving";
-    case MigrationStep::HandedOver:
-    case MigrationStep::Arrived:
-      return "arrived";
-    default:
-      return "giving up";
-  }
-}
-
 }  // namespace
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {

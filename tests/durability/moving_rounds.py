@@ -38,8 +38,8 @@ FILLER_BYTES = 1000
 TABLE_TO_MOVE = {"tablets": 4, "registers": 3000, "counters": 1000, "workers": 32}
 IMPORTED_AT_ONCE = 10_000
 
-STEPS = {"is Preparing": "preparing", "is Freezing": "freezing", "is Arriving": "handed-over", "is Arrived": "dropping",
-         "is GivingUp": "giving up"}
+STEPS = {"is preparing": "preparing", "is handing over": "freezing", "is arriving": "handed-over", "is arrived": "dropping",
+         "is giving up": "giving up"}
 MOVE_LINE = re.compile(
     r"^(\S+)\.(\d{6})Z \w+ ramcore-coordinator: move (\d+) of tablet (\d+)(?:: | to server \d+ )(.*)\n", re.M)
 

@@ -126,6 +126,29 @@ enum class MigrationStep : uint8_t {
   Arrived = 10,   ///< the contents are in the destination's log alone; the source drops the tablet
 };
 
+/// For people.
+constexpr std::string_view textOf(MigrationStep step) {
+  switch (step) {
+    case MigrationStep::Preparing:
+      return "preparing";
+    case MigrationStep::Freezing:
+      return "handing over";
+    case MigrationStep::Arriving:
+      return "arriving";
+    case MigrationStep::HandedOver:
+    case MigrationStep::Arrived:
+      return "arrived";
+    case MigrationStep::Copying:
+    case MigrationStep::GivingUp:
+      return "giving up";
+    case MigrationStep::Done:
+    case MigrationStep::Cancelled:
+    case MigrationStep::Failed:
+      return "over";
+  }
+  return "unknown";
+}
+
 /// The move of one tablet.
 struct Migration {
   MigrationId id;

@@ -111,15 +111,19 @@ runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version 
         co_await parts_.masters.adoptTablet(move.destination, move.tablet, move.destination_epoch, version_ceiling);
     outcome.succeeded = adopted == Status::Ok;
     if (outcome.succeeded) break;
-    // The status of a pull that has failed looks like one of a call that did not get through.
-    const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
-    if (pull.status == Status::Ok && pull.pull_status != Status::Ok) adopted = pull.pull_status;
-    const bool has_failed = !mayPass(adopted) || (pull.status == Status::Ok && pull.pull_status != Status::Ok);
-    if (has_failed || parts_.journal.nowNs() >= give_up_ns) {
-      outcome.reason = adopted == Status::NoSpace && pull.status == Status::Ok
-                           ? shortageText(pull)
-                           : text("the destination does not take over the results of calls", adopted);
-      break;
+    const bool is_late = parts_.journal.nowNs() >= give_up_ns;
+    // Any other status may be that of a pull that has failed, or of a call that did not get through.
+    if (adopted != Status::RetryLater || is_late) {
+      const PullResult pull =
+          co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+      const bool has_failed = pull.status == Status::Ok && pull.pull_status != Status::Ok;
+      if (has_failed) adopted = pull.pull_status;
+      if (has_failed || is_late || !mayPass(adopted)) {
+        outcome.reason = has_failed && adopted == Status::NoSpace
+                             ? shortageText(pull)
+                             : text("the destination does not take over the results of calls", adopted);
+        break;
+      }
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }

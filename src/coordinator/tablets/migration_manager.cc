@@ -50,23 +50,6 @@ std::string whatIsMissing(const PullResult& pull, ServerId source) {
   return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
 }
 
-std::string_view textOf(MigrationStep step) {
-  switch (step) {
-    case MigrationStep::Preparing:
-      return "Preparing";
-    case MigrationStep::Freezing:
-      return "Freezing";
-    case MigrationStep::Arriving:
-      return "Arriving";
-    case MigrationStep::Arrived:
-      return "Arrived";
-    case MigrationStep::GivingUp:
-      return "GivingUp";
-    default:
-      return "over";
-  }
-}
-
 std::string percentText(double fraction) { return std::to_string(static_cast<int>(fraction * 100)) + " %"; }
 
 }  // namespace

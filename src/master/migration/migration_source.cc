@@ -260,6 +260,7 @@ void MigrationSource::listClients(rpc::Request request) {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Result<store::Tablet> tablet = ownTablet(ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
+  // All of them have been silent since then.
   const std::vector<ClientId> clients = parts_.results.silentSince(INT64_MAX, ask.after, ListClients::kClientsMax);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(clients));
   transport::TxMessage response = request.allocate(sizeof(ListClients::Response) + bytes.size());

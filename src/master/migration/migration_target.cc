@@ -83,10 +83,14 @@ Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_ep
   return Status::Ok;
 }
 
-// Whether the pull is one under this epoch, goes on, and has come as far as this.
+// Whether the pull is one under this epoch, goes on, and has come as far as this. RetryLater always means that it goes
+// on.
 Status MigrationTarget::check(const Pull& pull, TabletEpoch epoch, Phase least) {
   if (pull.tablet().epoch != epoch) return Status::StaleEpoch;
-  if (pull.done) return pull.status.load() == Status::Ok ? Status::NotFound : pull.status.load();
+  if (pull.done) {
+    const Status status = pull.status.load();
+    return status == Status::Ok || status == Status::RetryLater ? Status::NotFound : status;
+  }
   return pull.phase.load() < least ? Status::RetryLater : Status::Ok;
 }
 

@@ -31,12 +31,10 @@ struct PulledSlice;
 /// repeated:
 ///
 /// - start() gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
-/// here
-///   in state Pulling.
+///   in state Pulling then.
 /// - adopt() takes over the results of calls, and the ceiling of versions, from the frozen source.
 /// - arrive(): the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side
-/// log
-///   that joins the log; before others those for which calls wait (PriorityPulls).
+///   log that joins the log; before others those for which calls wait (PriorityPulls).
 /// - settle(): the contents are in this server's log alone, and the tablet is a usual one.
 ///
 /// After arrive() nothing is given up: a source that does not answer, or answers nonsense, is asked again and again. If
@@ -86,8 +84,9 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// StaleEpoch if there is one under a newer epoch.
   Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
   /// @param version_ceiling  above the version of every key of the tablet
-  /// @return Ok: done. RetryLater: it goes on. NotFound, StaleEpoch: not prepared under this epoch; or the status of a
-  ///         pull that has failed
+  /// @return Ok: done. RetryLater: it goes on. StaleEpoch, NotFound: not prepared under this epoch. Otherwise the
+  /// status
+  ///         of a pull that has failed, or NotFound in place of RetryLater
   Status adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling);
   /// Puts an adopted tablet into state Arriving. Ok also if that was done. RetryLater: not adopted yet; otherwise as
   /// adopt().

@@ -105,7 +105,8 @@ Status FakeCluster::adopt(ServerId server, TabletId id, TabletEpoch epoch, Versi
   if (found == at.tablets.end()) return Status::NotFound;
   Held& held = found->second;
   if (held.tablet.epoch != epoch) return Status::StaleEpoch;
-  // A pull that has failed says why to every command.
+  // A pull that has failed says why to every command, but RetryLater would say that it goes on.
+  if (at.pull_failure == Status::RetryLater) return Status::NotFound;
   if (at.pull_failure != Status::Ok) return at.pull_failure;
   if (!held.pulled) return Status::RetryLater;
   if (held.adopted) return Status::Ok;

@@ -350,24 +350,38 @@ TEST(Moves, DestinationAnswersOnlyWhenTheSourceCannot) {
   EXPECT_EQ(tabletAt(bench, table, 0).owner, target);
 }
 
+/// The only tablet of a table that is being moved from one of two servers to the other one.
+struct BegunMove {
+  BegunMove(Bench& of, ServerId a, ServerId b) : bench(of), table(bench.create("t", 1).id) {
+    before = tabletAt(bench, table, 0);
+    target = before.owner == a ? b : a;
+    id = bench.move(before.id, target).id;
+  }
+  MigrationStep step() { return bench.life().migrations.find(id)->migration.step; }
+  bool reaches(MigrationStep wanted) {
+    return bench.runUntil([this, wanted] { return step() == wanted; });
+  }
+
+  Bench& bench;
+  TableId table;
+  Tablet before;
+  ServerId target;
+  MigrationId id;
+};
+
 /// The status of a pull that has failed may be one that a repetition could help against, if it were the call's own.
 TEST(Moves, APullThatFailsWhileTheSourceIsFrozenEndsTheMove) {
   for (const Status failure : {Status::DeadlineExceeded, Status::Unreachable, Status::RetryLater, Status::NoSpace}) {
     SCOPED_TRACE(name(failure));
     Bench bench;
     const ServerId a = bench.addServer(1);
-    const ServerId b = bench.addServer(2);
-    const TableId table = bench.create("t", 1).id;
-    const Tablet before = tabletAt(bench, table, 0);
-    const ServerId target = before.owner == a ? b : a;
-    const MigrationManager::Begun begun = bench.move(before.id, target);
-    const auto step = [&] { return bench.life().migrations.find(begun.id)->migration.step; };
-    ASSERT_TRUE(bench.runUntil([&] { return step() == MigrationStep::Freezing; }));
-    bench.cluster().machine(target).pull_failure = failure;
+    BegunMove move(bench, a, bench.addServer(2));
+    ASSERT_TRUE(move.reaches(MigrationStep::Freezing));
+    bench.cluster().machine(move.target).pull_failure = failure;
     bench.passRenewing(2 * kSecond);
-    EXPECT_EQ(step(), MigrationStep::Failed);
-    EXPECT_TRUE(bench.cluster().mutate(tabletAt(bench, table, 0))) << "the source goes on";
-    expectWhole(bench, table);
+    EXPECT_EQ(move.step(), MigrationStep::Failed);
+    EXPECT_TRUE(bench.cluster().mutate(tabletAt(bench, move.table, 0))) << "the source goes on";
+    expectWhole(bench, move.table);
   }
 }
 
@@ -409,28 +423,24 @@ TEST(Splits, ATabletIsNotCutBeforeItsMoveIsOver) {
   const ServerId a = bench.addBackup(1);
   const ServerId b = bench.addBackup(2);
   const ServerId third = bench.addBackup(3);
-  const TableId table = bench.create("t", 1).id;
-  const Tablet before = tabletAt(bench, table, 0);
-  const ServerId target = before.owner == a ? b : a;
-  const MigrationManager::Begun begun = bench.move(before.id, target);
-  const auto step = [&] { return bench.life().migrations.find(begun.id)->migration.step; };
-  ASSERT_TRUE(bench.runUntil([&] { return step() == MigrationStep::Arriving; }));
-  bench.cluster().machine(before.owner).up = false;
-  bench.cluster().keepLog(before.owner, {target, third});
+  BegunMove move(bench, a, b);
+  ASSERT_TRUE(move.reaches(MigrationStep::Arriving));
+  bench.cluster().machine(move.before.owner).up = false;
+  bench.cluster().keepLog(move.before.owner, {move.target, third});
   // The move looks less and less often.
   bench.passRenewing(1 * kSecond);
-  ASSERT_EQ(bench.goodbye(before.owner), Status::Ok);
+  ASSERT_EQ(bench.goodbye(move.before.owner), Status::Ok);
   const auto isNormal = [&] {
     bench.renewAll();
-    return tabletAt(bench, table, 0).state == TabletState::Normal;
+    return tabletAt(bench, move.table, 0).state == TabletState::Normal;
   };
   ASSERT_TRUE(bench.runUntil(isNormal));
-  ASSERT_EQ(step(), MigrationStep::Arriving) << "the move has seen the end before anybody could ask";
-  EXPECT_EQ(bench.split(table, kHalf).status, Status::RetryLater);
+  ASSERT_EQ(move.step(), MigrationStep::Arriving) << "the move has seen the end before anybody could ask";
+  EXPECT_EQ(bench.split(move.table, kHalf).status, Status::RetryLater);
   bench.passRenewing(3 * kSecond);
-  EXPECT_EQ(step(), MigrationStep::Done);
-  EXPECT_EQ(bench.split(table, kHalf).status, Status::Ok);
-  expectWhole(bench, table);
+  EXPECT_EQ(move.step(), MigrationStep::Done);
+  EXPECT_EQ(bench.split(move.table, kHalf).status, Status::Ok);
+  expectWhole(bench, move.table);
 }
 
 TEST(Restart, CreateIsFinished) {
