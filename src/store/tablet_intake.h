@@ -84,9 +84,10 @@ class TabletIntake {
   /// Whether replay that ended with `status` may go on later: when it meets a full memory it waits for the cleaner.
   static bool isWorthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
   /// To be awaited between two turns of kEntriesPerTurn entries: lets others run. Allocates nothing.
-  runtime::ResumeOn giveWay() {
+  /// @param priority  Waited if calls wait for the end of this
+  runtime::ResumeOn giveWay(runtime::Priority priority = runtime::Priority::Background) {
     if (parts_.maintenance.isDue()) parts_.maintenance.wake();
-    return runtime::resumeOn(parts_.background, runtime::Priority::Background);
+    return runtime::resumeOn(parts_.background, priority);
   }
   /// To be awaited before a turn whose former attempt has found no room: lets the cleaner make some. Allocates nothing.
   runtime::SleepUntil awaitRoom() {

@@ -231,10 +231,14 @@ TEST_F(MasterMoveTest, RecordsThatGoBetweenTwoSlicesMakeNoOthersBeSkipped) {
     const std::vector<std::byte> entries = join({asBytes(bytes).subspan(sizeof(response))});
     ASSERT_EQ(entries.size(), response.entry_bytes);
     ByteSpan rest = entries;
+    uint64_t before = 0;
     while (!rest.empty()) {
       log::EntryView entry;
       ASSERT_EQ(log::decodeEntry(rest, entry), log::DecodeError::None);
-      seen.insert(entry.payloadAs<log::ResultRecordPayload>().sequence.value);
+      const uint64_t call_sequence = entry.payloadAs<log::ResultRecordPayload>().sequence.value;
+      EXPECT_GT(call_sequence, before) << "the calls of a client come in their order";
+      before = call_sequence;
+      seen.insert(call_sequence);
       rest = rest.subspan(entry.alignedBytes());
     }
     done = response.done == 1;

@@ -279,7 +279,7 @@ void MigrationSource::pullResults(rpc::Request request) {
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
   // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key
   // hash: a count would skip as many as have gone. Those of one hash stay together.
-  const std::vector<store::ResultTable::Record> records =
+  std::vector<store::ResultTable::Record> records =
       parts_.results.inRange(tablet->table, {ask.cursor, tablet->range.last});
 
   constexpr uint32_t kRecordBytes = store::ResultEntry::kAlignedBytes;
@@ -299,7 +299,10 @@ void MigrationSource::pullResults(rpc::Request request) {
                                                   .entry_bytes = static_cast<uint32_t>(count * kRecordBytes),
                                                   .entry_count = static_cast<uint32_t>(count),
                                                   .done = static_cast<uint8_t>(done)});
-  for (const store::ResultTable::Record& record : std::span(records).first(count)) {
+  // The new owner takes the calls of a client fastest in the order in which they began.
+  const std::span<store::ResultTable::Record> sent = std::span(records).first(count);
+  std::ranges::sort(sent, {}, [](const auto& record) { return std::pair(record.client, record.sequence); });
+  for (const store::ResultTable::Record& record : sent) {
     store::ResultEntry entry;
     log::writeEntry(response.extendHead(kRecordBytes), entry.assign(record), false, {});
   }

@@ -359,12 +359,14 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
 // Asks again and again, until the source answers or there is no use in it.
 runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice) {
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  // Writes of the tablet are refused until the results have come.
+  const bool is_waited = opcode == wire::Opcode::PullResults;
+  const runtime::Priority priority = is_waited ? runtime::Priority::Waited : runtime::Priority::Background;
   for (;;) {
     if (pull.isOver()) co_return Status::Cancelled;
-    const uint32_t bytes = activity_.hasChanged() ? slices_.bytes_busy : slices_.bytes;
+    const uint32_t bytes = activity_.hasChanged() && !is_waited ? slices_.bytes_busy : slices_.bytes;
     const Status status = co_await pull.calls.slice(
-        opcode, pull.tablet().range, cursor,
-        {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+        opcode, pull.tablet().range, cursor, {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = priority}, slice);
     if (status == Status::Ok) co_return status;
     note(pull, status);
     if (!SourceCalls::mayPass(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
@@ -383,7 +385,7 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice,
     pull.parts.front().objects.fetch_add(objects, std::memory_order_relaxed);
     stats_.objects_arrived.fetch_add(objects, std::memory_order_relaxed);
     if (status == Status::Ok) {
-      co_await intake_.giveWay();
+      co_await intake_.giveWay(pull.isTaken() ? runtime::Priority::Background : runtime::Priority::Waited);
       continue;
     }
     note(pull, status);

@@ -31,7 +31,7 @@ runtime::Task<Status> RoomClaim::claim() {
   uint64_t tombstone_bytes = 0;
   for (uint32_t window = 0; window < MeasureTablet::kWindows;) {
     SourceCalls::Measured answer;
-    const Status status = co_await ask(window, answer);
+    const Status status = co_await ask(window, runtime::Priority::Background, answer);
     if (status != Status::Ok) co_return status;
     const MeasureTablet::Response& part = answer.sizes;
     if (window == 0) appended_before_ = part.appended_bytes;
@@ -45,7 +45,8 @@ runtime::Task<Status> RoomClaim::claim() {
 
 runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded) {
   SourceCalls::Measured answer;
-  const Status status = co_await ask(MeasureTablet::kWindows, answer);
+  // Writes of the tablet are refused meanwhile.
+  const Status status = co_await ask(MeasureTablet::kWindows, runtime::Priority::Waited, answer);
   if (status != Status::Ok) co_return status;
   crowded = std::move(answer.crowded);
   const MeasureTablet::Response& now = answer.sizes;
@@ -80,12 +81,12 @@ void RoomClaim::spend(uint64_t bytes) {
 }
 
 // Asks again and again, until the source answers or there is no use in it.
-runtime::Task<Status> RoomClaim::ask(uint32_t window, SourceCalls::Measured& answer) {
+runtime::Task<Status> RoomClaim::ask(uint32_t window, runtime::Priority priority, SourceCalls::Measured& answer) {
   const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (ended_) co_return Status::Cancelled;
     answer = {};
-    const Status status = co_await source_.measure(window, range_, answer);
+    const Status status = co_await source_.measure(window, range_, priority, answer);
     if (status == Status::Ok) co_return isSensible(answer.sizes) ? Status::Ok : Status::BadRequest;
     if (!SourceCalls::mayPass(status) || background_.clock().nowNs() >= give_up_ns) co_return status;
     co_await runtime::sleepFor(background_, kPauseNs);

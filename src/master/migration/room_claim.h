@@ -44,7 +44,7 @@ class RoomClaim {
   void spendAll() { spend(object_bytes_); }
 
  private:
-  runtime::Task<Status> ask(uint32_t window, SourceCalls::Measured& answer);
+  runtime::Task<Status> ask(uint32_t window, runtime::Priority priority, SourceCalls::Measured& answer);
   Status hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes);
 
   log::Log& log_;

@@ -31,14 +31,15 @@ bool SourceCalls::decodeCrowded(const PulledSlice& bytes, const HashRange& range
   return true;
 }
 
-runtime::Task<Status> SourceCalls::measure(uint32_t window, const HashRange& range, Measured& answer) {
+runtime::Task<Status> SourceCalls::measure(uint32_t window, const HashRange& range, runtime::Priority priority,
+                                           Measured& answer) {
   using Measure = wire::MeasureTablet;
   transport::TxMessage message = caller_.allocate(sizeof(Measure::Request));
   message.appendHead(Measure::Request{.header = {.opcode = wire::Opcode::MeasureTablet, .target = target()},
                                       .tablet = tablet_.id,
                                       .epoch = tablet_.epoch,
                                       .window = window});
-  rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, runtime::Priority::Background);
+  rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, priority);
   if (result.status != Status::Ok) co_return result.status;
   Measure::Response& sizes = answer.sizes;
   const bool is_sound = wire::decode(result.response.head(), sizes) && sizes.large_bytes <= sizes.object_bytes &&

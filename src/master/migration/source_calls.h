@@ -48,7 +48,7 @@ class SourceCalls {
   };
   /// The sizes of windows of the tablet.
   /// @param window  the first one; kWindows: what follows them, the hashes that several keys have
-  runtime::Task<Status> measure(uint32_t window, const HashRange& range, Measured& answer);
+  runtime::Task<Status> measure(uint32_t window, const HashRange& range, runtime::Priority priority, Measured& answer);
   /// Clients of the source with ids above `after`, ascending, at most ListClients::kClientsMax.
   runtime::Task<Status> clients(ClientId after, std::vector<ClientId>& clients);
   /// @param opcode  Pull or PullResults
