@@ -123,6 +123,7 @@ class Master final : private LinkObserver {
   const index::HashIndex& index() const { return *index_; }
   index::HashIndex& index() { return *index_; }
   const store::ObjectStore& store() const { return store_; }
+  store::ObjectStore& store() { return store_; }
   /// nullptr before the master serves.
   const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }
   /// nullptr before the master serves.

@@ -7,6 +7,7 @@
 #include "backup/frame_inspection.h"
 #include "log/cleaning/memory_scrubber.h"
 #include "sim/checkers/linearizability.h"
+#include "sim/cluster/memory_damage.h"
 #include "sim/cluster/replica_check.h"
 #include "sim/cluster/sim_cluster.h"
 
@@ -55,24 +56,15 @@ class Flipping {
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {
       log::Log* const log = cluster_.servers[i]->master().log();
       if (log == nullptr) continue;
-      for (uint32_t slot = 0; slot < log->pool().slotCount(); ++slot) {
-        log::Segment& segment = log->pool().slot(slot);
-        if (segment.state() != log::SegmentState::Closed || segment.isDamaged() || !log->members().isListed(segment))
-          continue;
-        for (uint32_t at = 0; at < segment.committedBytes();) {
-          const log::EntryView entry = log->view(segment.refAt(at));
-          places.push_back({i, segment.refAt(at), static_cast<uint32_t>(random_.below(entry.alignedBytes() * 8))});
-          at += entry.alignedBytes();
-        }
+      for (const log::EntryRef ref : MemoryDamage::soundEntries(*log)) {
+        places.push_back({i, ref, static_cast<uint32_t>(random_.below(log->view(ref).alignedBytes() * 8))});
       }
     }
     if (places.empty()) return std::nullopt;
     return places[random_.below(places.size())];
   }
   log::Log& logOf(const Place& place) { return *cluster_.servers[place.server]->master().log(); }
-  void flip(const Place& place) {
-    logOf(place).pool().memory().at(place.ref)[place.bit / 8] ^= static_cast<std::byte>(1u << (place.bit % 8));
-  }
+  void flip(const Place& place) { MemoryDamage::flip(logOf(place), {.ref = place.ref, .bit = place.bit}); }
   /// At once: reads do not look at checksums, so what they show before it is found is not right.
   void find(const Place& place) {
     log::MemoryScrubber scrubber(logOf(place));

@@ -20,9 +20,12 @@ bool isUnderWay(const Migration& move, const Tablet& tablet) {
   if (tablet.table != move.table || move.source == move.destination) return false;
   if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
   switch (move.step) {
+    case MigrationStep::Freezing:
+      // From there on everything of the tablet's is in the destination's log.
+      if (!move.destination_segment) return false;
+      [[fallthrough]];
     case MigrationStep::Copying:
     case MigrationStep::Preparing:
-    case MigrationStep::Freezing:
       return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
              tablet.epoch == move.source_epoch;
     case MigrationStep::HandedOver:

@@ -12,6 +12,8 @@
 namespace ramcore::master {
 namespace {
 
+using store::TabletState;
+
 constexpr uint32_t kResponseBytesMax = 4u << 20;
 // While clients have work for this server.
 constexpr uint64_t kResponseBytesBusy = 64 * 1024;
@@ -50,22 +52,12 @@ void MigrationSource::addTo(rpc::ServiceTable& table) {
   table.add<&MigrationSource::listClients>(wire::Opcode::ListClients, *this, clients_rules);
 }
 
-Result<store::Tablet> MigrationSource::tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const {
+Result<store::Tablet> MigrationSource::tabletIn(std::initializer_list<TabletState> states, TabletId id,
+                                                TabletEpoch epoch) const {
   const auto tablet = parts_.tablets.get(id);
   if (!tablet) return Status::WrongServer;
   if (tablet->epoch != epoch) return Status::StaleEpoch;
-  const bool is_ready =
-      tablet->state == store::TabletState::Lent || (while_frozen && tablet->state == store::TabletState::Frozen);
-  if (!is_ready) return Status::RetryLater;
-  return *tablet;
-}
-
-Result<store::Tablet> MigrationSource::ownTablet(TabletId id, TabletEpoch epoch) const {
-  const auto tablet = parts_.tablets.get(id);
-  if (!tablet) return Status::WrongServer;
-  if (tablet->epoch != epoch) return Status::StaleEpoch;
-  const bool is_owned = tablet->state == store::TabletState::Normal || tablet->state == store::TabletState::Frozen;
-  if (!is_owned) return Status::RetryLater;
+  if (std::ranges::find(states, tablet->state) == states.end()) return Status::RetryLater;
   return *tablet;
 }
 
@@ -81,7 +73,7 @@ bool MigrationSource::isSound(log::EntryRef ref) {
 void MigrationSource::pull(rpc::Request request) {
   wire::Pull::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, false);
+  const Result<store::Tablet> tablet = tabletIn({TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
 
@@ -143,7 +135,7 @@ void MigrationSource::pullHashes(rpc::Request request) {
   const bool is_sound = request.read(ask) && request.message().tail().empty() &&
                         request.head().size() == sizeof(ask) + ask.count * sizeof(KeyHash);
   if (!is_sound) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, false);
+  const Result<store::Tablet> tablet = tabletIn({TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
 
   const uint64_t bytes_max =
@@ -223,7 +215,7 @@ Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& 
 void MigrationSource::measure(rpc::Request request) {
   wire::MeasureTablet::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = ownTablet(ask.tablet, ask.epoch);
+  const Result<store::Tablet> tablet = tabletIn({TabletState::Normal, TabletState::Frozen}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   // What is appended from here on may be missed by the look.
   wire::MeasureTablet::Response sum{.header = {.status = Status::Ok},
@@ -258,7 +250,7 @@ void MigrationSource::listClients(rpc::Request request) {
   using wire::ListClients;
   ListClients::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = ownTablet(ask.tablet, ask.epoch);
+  const Result<store::Tablet> tablet = tabletIn({TabletState::Normal, TabletState::Frozen}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   // All of them have been silent since then.
   const std::vector<ClientId> clients = parts_.results.silentSince(INT64_MAX, ask.after, ListClients::kClientsMax);
@@ -274,7 +266,7 @@ void MigrationSource::listClients(rpc::Request request) {
 void MigrationSource::pullResults(rpc::Request request) {
   wire::PullResults::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = tabletOf(ask.tablet, ask.epoch, true);
+  const Result<store::Tablet> tablet = tabletIn({TabletState::Frozen, TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
   // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 
 #include "index/hash_index.h"
@@ -37,10 +38,9 @@ class MigrationSource {
   void listClients(rpc::Request request);
 
  private:
-  /// The tablet that a request names, which this server owns, or why there is none.
-  Result<store::Tablet> ownTablet(TabletId id, TabletEpoch epoch) const;
-  /// The frozen or lent tablet that a request names, or why there is none.
-  Result<store::Tablet> tabletOf(TabletId id, TabletEpoch epoch, bool while_frozen) const;
+  /// The tablet that a request names if it is in one of these states, or why there is none.
+  Result<store::Tablet> tabletIn(std::initializer_list<store::TabletState> states, TabletId id,
+                                 TabletEpoch epoch) const;
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
               store::RangeSlice& slice);
   /// The hashes of a window of the tablet; nothing if it has none.

@@ -1,6 +1,7 @@
 #include "sim/cluster/durable_check.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/hash.h"
 #include "coordinator/state/stored_state.h"
@@ -104,9 +105,11 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
   };
   table_ids_.assign(tables_.all().size(), TableId());
   lent_.clear();
+  std::set<TableId> sync_tables;
   each(coordinator::kTablePrefix, [&](const std::string& bytes) {
     coordinator::Table table;
     if (!decode(bytes, table)) return;
+    if (table.durability == Durability::Sync) sync_tables.insert(table.id);
     for (size_t i = 0; i < tables_.all().size(); ++i) {
       if (tables_.all()[i].name == table.name) table_ids_[i] = table.id;
     }
@@ -115,12 +118,9 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
     coordinator::Tablet tablet;
     if (!decode(bytes, tablet) || tablet.logs.empty()) return;
     (tablet.isLent() ? lent_ : owners[tablet.owner].tablets).push_back(tablet);
-    const auto index =
-        static_cast<size_t>(std::find(table_ids_.begin(), table_ids_.end(), tablet.table) - table_ids_.begin());
-    const bool is_sync = index < table_ids_.size() && tables_.all()[index].durability == Durability::Sync;
     for (const coordinator::LogRef& log : tablet.logs) {
       Owner& owner = owners[log.server];
-      owner.is_all_sync = owner.is_all_sync && is_sync;
+      owner.is_all_sync = owner.is_all_sync && sync_tables.contains(tablet.table);
     }
   });
   if (owners.empty()) return owners;
@@ -437,6 +437,8 @@ void DurableCheck::replay(ServerId server, const std::vector<coordinator::Tablet
   for (size_t i = members.size(); i > 1; --i) std::swap(members[i - 1], members[random_.below(i)]);
   for (const auto& [segment, contents] : members) {
     for (const Entry& entry : contents->entries) {
+      // Of tables that are created to be dropped nobody is told anything.
+      if (std::ranges::find(table_ids_, TableId(entry.table)) == table_ids_.end()) continue;
       const bool counts = std::any_of(tablets.begin(), tablets.end(), [&, of = segment](const auto& tablet) {
         const SegmentId first_segment = tablet.logOf(server)->first_segment;
         return tablet.table.value == entry.table && tablet.range.contains(entry.hash) && of >= first_segment &&

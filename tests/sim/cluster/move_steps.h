@@ -36,9 +36,10 @@ enum class MoveVictims : uint8_t {
   Coordinator,
   SourceAndCoordinator,
   DestinationAndCoordinator,
-  Backup,  ///< a server that has no part in the move
+  Backup,   ///< a server that has no part in the move
+  Objects,  ///< nobody: bits flip in the memory of the source or of the destination
 };
-inline constexpr size_t kMoveVictimsCount = 7;
+inline constexpr size_t kMoveVictimsCount = 8;
 std::string_view name(MoveVictims victims);
 
 /// The step that a move is at; nothing if it is over. Between two events of the simulation.

@@ -4,6 +4,7 @@
 
 #include "coordinator/state/stored_state.h"
 #include "master/migration/migration_target.h"
+#include "sim/cluster/memory_damage.h"
 
 namespace ramcore::sim {
 namespace {
@@ -27,6 +28,7 @@ std::string leftAt(const master::Master& master) {
   }
   if (!master.migrationTarget()->idle()) return at + "a pull has not ended";
   if (master.log()->limit().heldBytes() != 0) return at + "room is held";
+  if (MemoryDamage::isIn(master)) return at + "objects are not restored";
   return {};
 }
 
@@ -35,6 +37,11 @@ std::string leftAt(const master::Master& master) {
 std::string leftOfMoves(const SimCluster& cluster, std::optional<size_t> cut_off) {
   std::string left = firstStored<coordinator::Migration>(cluster.disk, coordinator::kMigrationPrefix,
                                                          [](const auto& migration) { return !migration.isOver(); });
+  if (left.empty()) {
+    left = firstStored<coordinator::Table>(cluster.disk, coordinator::kTablePrefix, [](const auto& table) {
+      return table.state != coordinator::TableState::Ready;
+    });
+  }
   if (left.empty()) {
     left = firstStored<coordinator::Tablet>(cluster.disk, coordinator::kTabletPrefix, [](const auto& tablet) {
       return tablet.logs.size() != 1 || tablet.state != coordinator::TabletState::Normal;

@@ -11,6 +11,7 @@
 #include "runtime/clock.h"
 #include "runtime/random.h"
 #include "sim/cluster/cleaning_steps.h"
+#include "sim/cluster/memory_damage.h"
 #include "sim/cluster/move_steps.h"
 #include "sim/cluster/power_watch.h"
 #include "sim/cluster/sim_client.h"
@@ -70,7 +71,10 @@ class Nemesis {
   size_t rottenMachine() const { return rotten_; }
   /// The machine may go for good: what was acknowledged is on others as well.
   bool mayVanish(size_t index) { return power_watch_.mayVanish(index); }
-  bool settled() { return !operating_ && splitting_ == 0 && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
+  bool settled() {
+    const bool is_calm = !operating_ && splitting_ == 0 && starting_ == 0 && spoiled_ == 0 && !stopping_ && !silent_;
+    return is_calm && !alone();
+  }
   /// The server, if any, whose memory alone has what it has acknowledged last: no disk has it.
   std::optional<ServerId> alone();
   /// The server that was declared dead, if any: nothing is asked of it any more.
@@ -172,6 +176,12 @@ class Nemesis {
   void lookAtMove(const AwaitedMove& awaited);
   void strikeMove(const AwaitedMove& awaited);
   void dieMoving(size_t index);
+  bool mayLoseObjects(size_t index);
+  void loseObjects(const AwaitedMove& awaited);
+  void restoreObjects(const SimServer* server, size_t index);
+  runtime::Task<void> dropWhileMoving();
+  runtime::Task<std::optional<client::TabletInfo>> createToDrop(const std::string& name);
+  runtime::Task<void> awaitToDrop(uint64_t migration, TabletId tablet, ServerId destination);
   /// The server that has this id now.
   std::optional<size_t> indexOf(ServerId server);
   ServerId idOf(size_t index) { return cluster_.servers[index]->master().id(); }
@@ -215,6 +225,9 @@ class Nemesis {
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;
+  MemoryDamage memory_damage_;
+  uint32_t spoiled_ = 0;             ///< servers whose memory lacks objects until somebody restores them
+  uint32_t dropped_tables_ = 0;      ///< that were created to be dropped
   uint64_t power_rarity_;            ///< of the run
   const bool lies_;                  ///< disks do, in this run
   const bool watches_cleaning_;      ///< in this run: it takes time

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coordinator/state/stored_state.h"
 #include "runtime/growing_pause.h"
 #include "sim/cluster/nemesis.h"
 
@@ -34,7 +35,9 @@ std::optional<size_t> Nemesis::indexOf(ServerId server) {
 
 runtime::Task<void> Nemesis::operate() {
   const bool retires = options_.retires_server && !retired_ && retire_attempts_ < 3 && random_.below(4) == 0;
-  if (retires) {
+  if (!retires && options_.faults && random_.below(16) == 0) {
+    co_await dropWhileMoving();
+  } else if (retires) {
     ++retire_attempts_;
     co_await retireServer();
     cutting_off_ = false;
@@ -102,7 +105,7 @@ runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId source, ServerId des
     ++counts_.moves_failed;
     co_return false;
   }
-  if (options_.faults && random_.below(6) == 0) awaitMoveStep(*migration, tablet, source, destination);
+  if (options_.faults && random_.below(4) == 0) awaitMoveStep(*migration, tablet, source, destination);
   co_return co_await awaitMigration(*migration, true);
 }
 
@@ -132,8 +135,16 @@ void Nemesis::awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source
   const std::optional<size_t> to = indexOf(destination);
   if (!from || !to || from == to) return;
   const auto step = static_cast<MoveStep>(random_.below(kMoveStepCount));
-  const auto victims =
-      options_.crashes ? static_cast<MoveVictims>(random_.below(kMoveVictimsCount)) : MoveVictims::Coordinator;
+  const bool spoils = random_.below(3) == 0;
+  auto victims = static_cast<MoveVictims>(random_.below(kMoveVictimsCount - 1));
+  if (!options_.crashes) victims = MoveVictims::Coordinator;
+  if (spoils) {
+    victims = MoveVictims::Objects;
+    // What is in an open log head is not spoiled.
+    if (!cluster_.isDown(*from) && cluster_.servers[*from]->isServing()) {
+      static_cast<void>(cluster_.servers[*from]->master().log()->requestRoll());
+    }
+  }
   lookAtMove(
       {coordinator::MigrationId(migration), tablet, *from, *to, step, victims, cluster_.scheduler.nowNs() + kAwaitNs});
 }
@@ -150,6 +161,7 @@ void Nemesis::lookAtMove(const AwaitedMove& awaited) {
 // What the disks hold is judged before and after.
 void Nemesis::strikeMove(const AwaitedMove& awaited) {
   const MoveVictims victims = awaited.victims;
+  if (victims == MoveVictims::Objects) return loseObjects(awaited);
   std::vector<size_t> servers;
   const bool kills_source =
       victims == MoveVictims::Source || victims == MoveVictims::Both || victims == MoveVictims::SourceAndCoordinator;
@@ -183,6 +195,42 @@ void Nemesis::dieMoving(size_t index) {
   if (random_.below(2) == 0 || !power_watch_.mayLose(index)) return kill(index);
   ++counts_.power_losses;
   losePower(index);
+}
+
+// Whether each segment has a replica from which it can be restored, or somebody does that without one. No other message
+// borrows what is spoiled, and no thread stands still while it reads that.
+bool Nemesis::mayLoseObjects(size_t index) {
+  SimServer& server = *cluster_.servers[index];
+  if (cluster_.isDown(index) || !server.isServing() || server.slowReader().isReading()) return false;
+  return !options_.crashes || (isWhole(index) && power_watch_.mayVanish(rotten_));
+}
+
+// With replicas the server restores them itself.
+void Nemesis::loseObjects(const AwaitedMove& awaited) {
+  const size_t index = random_.below(6) == 0 ? awaited.destination : awaited.source;
+  const auto stored = cluster_.disk.contents().find(coordinator::keyOf(awaited.tablet));
+  coordinator::Tablet tablet;
+  const bool is_there =
+      stored != cluster_.disk.contents().end() && coordinator::decode(stored->second, tablet) && mayLoseObjects(index);
+  if (!is_there) return;
+  SimServer& server = *cluster_.servers[index];
+  const size_t objects = memory_damage_.spoil(server.master(), tablet.table, tablet.range, random_);
+  if (objects == 0) return;
+  counts_.objects_spoiled += objects;
+  ++counts_.move_deaths[static_cast<size_t>(awaited.step)];
+  ++counts_.move_victims[static_cast<size_t>(MoveVictims::Objects)];
+  if (server.master().replicas() != nullptr) return;
+  ++spoiled_;
+  later(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 3 * kSecond),
+        [this, &server, index] { restoreObjects(&server, index); });
+}
+
+void Nemesis::restoreObjects(const SimServer* server, size_t index) {
+  const bool is_there = cluster_.servers[index].get() == server && !cluster_.isDown(index);
+  if (is_there && !memory_damage_.restore(cluster_.servers[index]->master())) {
+    return later(cluster_.scheduler.nowNs() + 10 * kMilli, [this, server, index] { restoreObjects(server, index); });
+  }
+  --spoiled_;
 }
 
 // ---- the end of a server

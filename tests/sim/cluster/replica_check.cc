@@ -154,6 +154,8 @@ void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Resu
   if (segment == nullptr || !isKnown(master, wanted.segment, wanted.backup_id)) return;
   // What is known now may have been made on that backup after the one that was asked for was lost.
   if (master.replicas()->stats().replicas_lost.load() != wanted.replicas_lost) return;
+  // What is damaged in memory is compared when it has been restored.
+  if (segment->isDamaged()) return;
   const backup::Backup& backup = *cluster.servers[wanted.backup]->backup();
   if (backup.store().isCondemned()) return;
   // A master that stood still may not know yet that it is dead, and all that it had recovered and given up.

@@ -123,6 +123,8 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"moves done", counts.moves_done, per_seed(10, 6)},
       {"moves back at once", counts.moves_back, per_seed(2, 0.8)},
       {"moves on at once", counts.moves_on, per_seed(0.2, 0.1)},
+      {"tables dropped", counts.tables_dropped, withFaults(0.5)},
+      {"objects spoiled in a move", counts.objects_spoiled, withFaults(0.4)},
       {"splits done", counts.splits_done, 1},
       {"stale epochs refused", counts.stale_epochs, per_seed(10, 30)},
       {"lease refusals", counts.lease_refusals, withFaults(per_seed(50, 20))},
@@ -156,8 +158,9 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     floors.push_back({"answers judged for durability", counts.answers_judged, 400});
   }
   for (size_t i = 0; i < kMoveStepCount; ++i) {
-    floors.push_back({"a death in a move: " + std::string(name(static_cast<MoveStep>(i))), counts.move_deaths[i],
-                      withFaults(per_seed(0.1, 0.15))});
+    const std::string step(name(static_cast<MoveStep>(i)));
+    floors.push_back({"a death in a move: " + step, counts.move_deaths[i], withFaults(per_seed(0.1, 0.15))});
+    floors.push_back({"a drop in a move: " + step, counts.move_drops[i], withFaults(0.05)});
   }
   // Some are out of reach with some settings. Operations, which come first, are not.
   if (kind.drawn) {

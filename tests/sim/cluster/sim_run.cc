@@ -11,6 +11,7 @@
 #include "sim/cluster/durable_check.h"
 #include "sim/cluster/interludes.h"
 #include "sim/cluster/loss_trial.h"
+#include "sim/cluster/memory_damage.h"
 #include "sim/cluster/moves_left.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
@@ -379,7 +380,8 @@ class Scenario {
   void replayLogs() {
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {
       const auto& server = cluster_.servers[i];
-      if (cluster_.isDown(i)) continue;
+      // What is damaged cannot be read until it is restored.
+      if (cluster_.isDown(i) || MemoryDamage::isIn(server->master())) continue;
       for (const std::string& line : checkReplay(server->master(), generator_.keys(), replay_random_)) {
         replay_failures_ += line + "\n";
       }
@@ -610,6 +612,9 @@ void RunCounts::add(const RunCounts& other) {
   moves_on += other.moves_on;
   for (size_t i = 0; i < kMoveStepCount; ++i) move_deaths[i] += other.move_deaths[i];
   for (size_t i = 0; i < kMoveVictimsCount; ++i) move_victims[i] += other.move_victims[i];
+  for (size_t i = 0; i < kMoveStepCount; ++i) move_drops[i] += other.move_drops[i];
+  tables_dropped += other.tables_dropped;
+  objects_spoiled += other.objects_spoiled;
   servers_retired += other.servers_retired;
   bucket_splits += other.bucket_splits;
   answers_judged += other.answers_judged;

@@ -102,6 +102,9 @@ struct RunCounts {
   uint64_t moves_on = 0;                          ///< at once, to a third server
   uint64_t move_deaths[kMoveStepCount] = {};      ///< of those who take part, at each step of a move
   uint64_t move_victims[kMoveVictimsCount] = {};  ///< the same, by who died
+  uint64_t move_drops[kMoveStepCount] = {};       ///< of tables, at each step of a move of one of their tablets
+  uint64_t tables_dropped = 0;                    ///< of those that were created for that
+  uint64_t objects_spoiled = 0;                   ///< of tablets that moved, in the memory of a master
   uint64_t servers_retired = 0;                   ///< declared dead in the middle of a hand-over
   uint64_t bucket_splits = 0;                     ///< of the hash indexes
   uint64_t answers_judged = 0;                    ///< for showing nothing that is not durable

@@ -283,7 +283,10 @@ constexpr const char* kNotAsMoved = "contradicts its tablet's";
 
 TEST(StoredContradictions, EveryStepOfAMoveIsTaken) {
   const std::vector<Damage> sound = {[](Store&) {},
-                                     [](Store& store) { store.migration.step = MigrationStep::Freezing; },
+                                     [](Store& store) {
+                                       store.migration.step = MigrationStep::Freezing;
+                                       store.migration.destination_segment = SegmentId(9);
+                                     },
                                      [](Store& store) { store.handOver(); }, [](Store& store) { store.arrive(); },
                                      [](Store& store) {
                                        store.tablet.epoch = store.tablet.last_epoch = TabletEpoch(3);
@@ -321,6 +324,7 @@ TEST(StoredContradictions, TabletsThatAreNotAsTheStepOfTheirMoveSays) {
           if (step == MigrationStep::Arriving) store.handOver();
           if (step == MigrationStep::Arrived) store.arrive();
           store.migration.step = step;
+          if (step == MigrationStep::Freezing) store.migration.destination_segment = SegmentId(9);
           damage(store);
           store.putMoving(store.migration);
         },
@@ -334,6 +338,7 @@ TEST(StoredContradictions, TabletsThatAreNotAsTheStepOfTheirMoveSays) {
     });
     refuse(step, [](Store& store) { store.tablet.epoch = TabletEpoch(2); });
   }
+  refuse(MigrationStep::Freezing, [](Store& store) { store.migration.destination_segment = SegmentId(); });
   const auto give_back = [](Store& store) {
     store.tablet.owner = ServerId(1);
     store.tablet.logs = {{ServerId(1), SegmentId(3)}};
