@@ -1,6 +1,7 @@
 #include "log/side_log.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -33,7 +34,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
   }
   Appended appended;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    Segment* const segment = attempt == 0 && !segments_.empty() ? segments_.back() : openSegment();
+    Segment* const segment = attempt == 0 && has_open_ ? segments_.back() : openSegment();
     if (segment == nullptr) return Status::RetryLater;
     Segment::Cursor cursor = segment->cursor();
     bool placed = true;
@@ -69,7 +70,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     return Status::NoSpace;
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
-    Segment* const segment = attempt == 0 && !segments_.empty() ? segments_.back() : openSegment();
+    Segment* const segment = attempt == 0 && has_open_ ? segments_.back() : openSegment();
     if (segment == nullptr) return Status::RetryLater;
     Segment::Cursor cursor = segment->cursor();
     EntryRef ref;
@@ -116,16 +117,27 @@ Segment* SideLog::openSegment() {
   if (segment == nullptr) return nullptr;
   // The present segment is closed only when there is a new one: otherwise the next append tries the present one again,
   // which has to be open.
-  if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
+  closeSegment();
   segments_.push_back(segment);
+  has_open_ = true;
   return segment;
+}
+
+void SideLog::closeSegment() {
+  if (std::exchange(has_open_, false)) log_.privateSegments().close(*segments_.back());
+}
+
+void SideLog::closeDamaged() {
+  if (!has_open_ || !segments_.back()->isDamaged()) return;
+  settle();
+  closeSegment();
 }
 
 void SideLog::close() {
   RC_CHECK(!closed_);
   settle();
   closed_ = true;
-  if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
+  closeSegment();
 }
 
 bool SideLog::isClosed() const {
@@ -174,6 +186,7 @@ void SideLog::abandon() {
 void SideLog::leave() {
   RC_CHECK(!joined_);
   segments_.clear();
+  has_open_ = false;
   copied_bytes_ = 0;
   copied_result_bytes_ = 0;
   copied_large_bytes_ = 0;

@@ -44,6 +44,10 @@ class SideLog {
   /// Counts what was copied since the last call and hands it to the replicas. To be called after each batch of copies.
   void settle();
 
+  /// If something was found damaged in the segment that is appended to: has that closed on its replicas, from which it
+  /// can be restored then. The next append opens another segment.
+  void closeDamaged();
+
   /// Seals the side log: no more appends. Has all segments closed on all replicas; see isClosed().
   void close();
   /// True when, after close(), all segments are closed on all replicas.
@@ -75,6 +79,7 @@ class SideLog {
 
  private:
   Segment* openSegment();
+  void closeSegment();
   bool hasSpaceFor(uint64_t bytes) const;
 
   Log& log_;
@@ -87,8 +92,9 @@ class SideLog {
   uint32_t copied_entries_ = 0;
   uint64_t bytes_ = 0;
   bool uses_held_room_ = false;
-  bool closed_ = false;  ///< sealed; isClosed() asks for the replicas as well
-  bool joined_ = false;  ///< joining or joined; isJoined() asks for the head as well
+  bool has_open_ = false;  ///< segments_.back() is appended to
+  bool closed_ = false;    ///< sealed; isClosed() asks for the replicas as well
+  bool joined_ = false;    ///< joining or joined; isJoined() asks for the head as well
   SegmentId roll_;
 };
 

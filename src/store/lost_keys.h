@@ -28,6 +28,11 @@ class LostKeys {
   size_t size() const { return count_.load(std::memory_order_acquire); }
   /// Whether a key of this hash is lost.
   bool has(KeyHash hash) const { return hasAny({hash, hash}); }
+  bool has(KeyHash hash, std::string_view key) const {
+    if (isEmpty()) return false;
+    SpinGuard guard(lock_);
+    return keys_.contains({hash, std::string(key)});
+  }
   bool hasAny(const HashRange& range) const {
     if (isEmpty()) return false;
     SpinGuard guard(lock_);

@@ -24,6 +24,12 @@ bool hasArrived(const Tablet& tablet, KeyHash hash) {
   return tablet.hasArrived(hash) || RC_MUTATION("absent-before-arrival");
 }
 
+// The same for a call that may know it.
+bool hasArrived(const Tablet& tablet, const Mutation& mutation) {
+  if (hasArrived(tablet, mutation.hash)) return true;
+  return mutation.has_waited && !tablet.arriving->isClosed() && !tablet.arriving->lost().has(mutation.hash);
+}
+
 bool isObject(const Found& found) { return found.ref && found.entry.type() == EntryType::Object; }
 
 }  // namespace
@@ -116,7 +122,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
       break;
   }
 
-  const bool has_arrived = hasArrived(*tablet, mutation.hash);
+  const bool has_arrived = hasArrived(*tablet, mutation);
   Found present;
   size_t others = 0;
   EntryState state{};
@@ -152,6 +158,8 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
 bool ObjectStore::mayComeEarly(const Mutation& mutation, const Tablet& tablet, size_t others) {
   if (!mutation.isBlind()) return false;
   if (RC_MUTATION("write-early-to-crowded-hashes")) return true;
+  // All other keys of its hash have arrived with the news that it is lost, and it was one of them.
+  if (tablet.arriving->lost().has(mutation.hash, asText(mutation.key))) return others < kKeysPerHashMax;
   return others + 1 < kKeysPerHashMax && tablet.arriving->hasOneKeyAtMost(mutation.hash);
 }
 

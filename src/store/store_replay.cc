@@ -55,8 +55,8 @@ Status StoreReplay::findPresent(const index::StripeGuard& stripe, KeyHash hash, 
     }
     return !(isDamaged(state) && parts_.entries.isOfFormer(candidate, table, hash));
   });
-  if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
   present.ref = found;
+  if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
   return Status::Ok;
 }
 
@@ -85,6 +85,7 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
   const index::StripeGuard stripe(parts_.index, hash);
   Present found;
   const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), found);
+  if (sound == Status::Corrupt && dead == nullptr && isLostHere(found.ref, foreign)) return Status::Ok;
   if (sound != Status::Ok) return sound;
   const EntryRef present = found.ref;
   const bool is_older = present && parts_.entries.entry(present).version() >= foreign.version();
@@ -103,6 +104,14 @@ Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::Si
   }
   parts_.versions.raise(foreign.version());
   return Status::Ok;
+}
+
+/// Whether an entry that is lost in this server's memory is that of this key. It is not missing, then: what comes of it
+/// does not depend on who has older ones.
+bool StoreReplay::isLostHere(EntryRef lost, const EntryView& foreign) const {
+  if (parts_.entries.rangeStatus() != Status::Ok) return false;  // the key of some lost entry cannot be read
+  const EntryView entry = parts_.entries.entry(lost);
+  return entry.table() == foreign.table() && std::ranges::equal(entry.key(), foreign.key());
 }
 
 Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRef present,

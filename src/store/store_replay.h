@@ -72,6 +72,7 @@ class StoreReplay {
     log::EntryRef ref;
     bool has_others = false;  // without `ref`: other keys of the table have this hash, or nearly
   };
+  bool isLostHere(log::EntryRef lost, const log::EntryView& foreign) const;
   Status findPresent(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
                      Present& present) const;
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);

@@ -69,11 +69,10 @@ struct PullResults {
 
 /// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log, and which
 /// key hashes several keys have. Response: struct, then `crowded_count` key hashes. The range is divided into kWindows
-/// windows of equal width. The numbers of a window with very many objects are estimated from its beginning, so that an
-/// answer costs little however large the tablet is.
+/// windows of equal width, so that an answer costs little however large the tablet is.
 struct MeasureTablet {
   static constexpr Opcode kOpcode = Opcode::MeasureTablet;
-  static constexpr uint32_t kWindows = 64;
+  static constexpr uint32_t kWindows = 4096;
   static constexpr uint32_t kCrowdedMax = 1024;
   static constexpr uint32_t kCrowdedAll = UINT32_MAX;
   struct Request {
@@ -87,7 +86,8 @@ struct MeasureTablet {
   };
   struct Response {
     ResponseHeader header;
-    uint64_t object_bytes;     ///< of the objects in the windows that are answered
+    uint64_t object_bytes;     ///< of the objects in the windows that are answered; in an answer to what follows them,
+                               ///< of the results of calls
     uint64_t large_bytes;      ///< the part in objects above LogConfig::smallEntryBytesMax()
     uint64_t tombstone_bytes;  ///< what their tombstones would take
     uint64_t appended_bytes;   ///< that the owner has appended to its log for all of its tablets, before it looked

@@ -124,8 +124,9 @@ class MasterHandOverTest : public MasterRecoveryTest {
   Status recoverOver(size_t dead, size_t survivor, uint64_t epoch) {
     return recoverOver(dead, survivor, epoch, firstSegment(dead));
   }
-  Status recoverOver(size_t dead, size_t survivor, uint64_t epoch, SegmentId first_segment) {
+  Status recoverOver(size_t dead, size_t survivor, uint64_t epoch, SegmentId first_segment, bool salvages = false) {
     control::RecoverTabletsRequest ask = request();
+    ask.set_salvage(salvages);
     ask.set_dead(world.addresses[dead].id);
     ask.set_survivor(true);
     addTablet(ask, 1, 0, kLast, epoch, first_segment.value);

@@ -259,6 +259,25 @@ TEST_F(MasterHandOverTest, TheFormerOwnerReplaysTheNewOnesLogOverWhatItHas) {
   expectOwnLogSaysTheSame(0);
 }
 
+/// What the new owner's log has lost may have had any version above those of the former owner, which may be high.
+TEST_F(MasterHandOverTest, VersionsAfterALossAreAboveThoseOfBothServers) {
+  constexpr Version kHigh = Version{1} << 42;
+  fill(0, 20, "old");
+  world.servers[0]->master().store().raiseSafeVersion(kHigh);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  put(5, "written by the new owner, and lost", 1, 2);
+  put(100, "another one", 1, 2);
+  ASSERT_GT(highest[keyOf(100)], kHigh);
+  log.clear();
+  ASSERT_EQ(recoverOver(1, 0, 3, firstSegment(1), true), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  EXPECT_EQ(read(keyOf(5), 3, 0).value, "old");
+  EXPECT_GT(read(keyOf(5), 3, 0).version, highest[keyOf(5)]);
+  // put() expects a version above every one that the key ever had.
+  for (const uint64_t number : {5, 7, 100}) put(number, "again", 0, 3);
+}
+
 TEST_F(MasterHandOverTest, ASurvivorKeepsWhatItHasWhenAnAttemptIsGivenUp) {
   fill(0, 100, "old");
   ASSERT_NO_FATAL_FAILURE(handOverAndServe());

@@ -3,6 +3,7 @@
 
 #include "log/format/segment_format.h"
 #include "sim/recovery_fixture.h"
+#include "store/result_entry.h"
 
 namespace ramcore::sim::raw {
 namespace {
@@ -98,7 +99,9 @@ TEST_F(MasterRoomTest, WhatATabletTakesIsMeasured) {
   EXPECT_EQ(objects, objects_there);
   EXPECT_EQ(tombstones, tombstones_there);
   EXPECT_EQ(large, 0u);
-  EXPECT_EQ(measure(MeasureTablet::kWindows).object_bytes, 0u);
+  const uint64_t results = world.servers[kFrom]->master().results().inRange(TableId(kTable), {0, kMiddle - 1}).size();
+  EXPECT_GT(results, 0u);
+  EXPECT_EQ(measure(MeasureTablet::kWindows).object_bytes, results * store::ResultEntry::kAlignedBytes);
 }
 
 TEST_F(MasterRoomTest, ATabletThatDoesNotFitIsNotTaken) {

@@ -36,7 +36,7 @@ RecoveryManager::RecoveryManager(const Parts& parts)
       turns_(parts, attempts_,
              {.may_begin = [this](ServerId dead) { return recoveries_.at(dead).log.mayBegin(); },
               .has_work = [this](ServerId dead) { return workOf(dead).any; },
-              .has_open = [this](ServerId dead) { return !workOf(dead).open.empty(); }}),
+              .has_open = [this](ServerId dead) { return !assignable(dead).empty(); }}),
       changed_(parts.journal.executor()) {
   parts_.membership.setListener([this] { onMembers(); });
 }

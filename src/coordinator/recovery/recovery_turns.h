@@ -27,7 +27,7 @@ class RecoveryTurns {
   struct Facts {
     std::function<bool(ServerId dead)> may_begin;  ///< its log could be fetched now
     std::function<bool(ServerId dead)> has_work;   ///< something is left to do for it
-    std::function<bool(ServerId dead)> has_open;   ///< it has tablets that no server is at work on
+    std::function<bool(ServerId dead)> has_open;   ///< it has tablets that a server could be given now
   };
   RecoveryTurns(const Parts& parts, const RecoveryAttempts& attempts, Facts facts)
       : parts_(parts), attempts_(attempts), facts_(std::move(facts)) {}

@@ -21,8 +21,8 @@ constexpr uint64_t kResponseBytesBusy = 64 * 1024;
 constexpr log::Keep kKeep{.name = true, .result = false};
 
 // An answer looks at no more objects than this, and those of one window.
-constexpr size_t kObjectsPerMeasure = 4096;
-constexpr uint32_t kWindowsPerMeasure = 16;
+constexpr size_t kObjectsPerMeasure = 16 * 1024;
+constexpr uint32_t kWindowsPerMeasure = 512;
 
 static_assert(store::CrowdedHashes::kMost <= wire::MeasureTablet::kCrowdedMax);
 
@@ -138,8 +138,9 @@ void MigrationSource::pullHashes(rpc::Request request) {
   const Result<store::Tablet> tablet = tabletIn({TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
 
-  const uint64_t bytes_max =
-      std::min<uint64_t>({request.responseBytesMax(), wire::kMessageBytesMax, kResponseBytesMax});
+  // The objects of one hash fit into a message (ObjectStore::kKeysPerHashMax); of several, a part of one is enough.
+  const uint64_t first_bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  const uint64_t next_bytes_max = std::min<uint64_t>(first_bytes_max, kResponseBytesMax);
   store::RangeSlice all{.objects = {}, .lost = {}, .bytes = sizeof(wire::PullHashes::Response), .next = {}};
   uint32_t answered = 0;
   KeyHash before = 0;
@@ -148,6 +149,7 @@ void MigrationSource::pullHashes(rpc::Request request) {
     if (!tablet->range.contains(hash) || (answered != 0 && hash <= before)) return request.reply(Status::BadRequest);
     before = hash;
     store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = all.bytes, .next = {}};
+    const uint64_t bytes_max = answered == 0 ? first_bytes_max : next_bytes_max;
     const Status filled =
         fill(*tablet, {hash, hash}, {.bytes_wanted = bytes_max, .bytes_max = bytes_max, .skips_lost = true}, slice);
     // What there is no room for is asked for again.
@@ -175,40 +177,32 @@ std::optional<HashRange> MigrationSource::windowOf(const HashRange& range, uint3
   return HashRange{first, first + std::min(width - 1, range.last - first)};
 }
 
-/// Adds what the objects of a window take. If the look ends before the window does, the rest is taken to be like that.
+/// Adds what the objects of a window take: all of them, because the new owner refuses what it was not told of.
 Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& window,
                                   wire::MeasureTablet::Response& sum, size_t& objects) {
-  uint64_t bytes = 0;
-  uint64_t large_bytes = 0;
-  uint64_t tombstone_bytes = 0;
+  const auto add = [&](uint64_t entry_bytes, uint64_t tombstone_bytes) {
+    sum.object_bytes += entry_bytes;
+    if (entry_bytes > parts_.log.config().smallEntryBytesMax()) sum.large_bytes += entry_bytes;
+    sum.tombstone_bytes += tombstone_bytes;
+    ++objects;
+  };
   const auto sizeOf = [&](log::EntryRef ref) {
     const log::EntryView entry = parts_.store.entry(ref);
-    const uint64_t entry_bytes = entry.copyBytes({.name = false, .result = false});
-    bytes += entry_bytes;
-    if (entry_bytes > parts_.log.config().smallEntryBytesMax()) large_bytes += entry_bytes;
-    tombstone_bytes += log::alignedTombstoneBytes(entry.keyBytes());
-    return entry_bytes;
+    add(entry.copyBytes({.name = false, .result = false}), log::alignedTombstoneBytes(entry.keyBytes()));
+    return uint64_t{0};
   };
-  store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
-  const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, window,
-                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
-                                   [](log::EntryRef) {});
-  if (filled != Status::Ok) return filled;
-  double scale = 1;
-  if (slice.next) {
-    // A little more than is likely, as the hashes are random.
-    constexpr double kMargin = 1.05;
-    const auto seen = static_cast<double>(std::max<uint64_t>(1, *slice.next - window.first));
-    scale = kMargin * (static_cast<double>(window.last - window.first) + 1) / seen;
+  for (std::optional<KeyHash> cursor = window.first; cursor;) {
+    store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
+    const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, {*cursor, window.last},
+                                     {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
+                                     [](log::EntryRef) {});
+    if (filled != Status::Ok) return filled;
+    // An object that is lost may be restored later. Nothing is known of it but its key.
+    for (const log::EntryRef ref : slice.lost) {
+      add(parts_.log.config().entry_bytes_max, log::alignedTombstoneBytes(parts_.store.entry(ref).keyBytes()));
+    }
+    cursor = slice.next;
   }
-  const auto scaled = [scale](uint64_t number) {
-    constexpr double kMost = 1e15;  // more than any memory; keys can be computed that make the scale as large as can be
-    return static_cast<uint64_t>(std::min(kMost, static_cast<double>(number) * scale));
-  };
-  sum.object_bytes += scaled(bytes);
-  sum.large_bytes += scaled(large_bytes);
-  sum.tombstone_bytes += scaled(tombstone_bytes);
-  objects += slice.objects.size();
   return Status::Ok;
 }
 
@@ -236,6 +230,8 @@ void MigrationSource::measure(rpc::Request request) {
   store::CrowdedHashes::List crowded;
   if (ask.window == wire::MeasureTablet::kWindows) {
     crowded = parts_.store.crowdedHashes().list(tablet->table, tablet->range);
+    sum.object_bytes =
+        parts_.results.inRange(tablet->table, tablet->range).size() * uint64_t{store::ResultEntry::kAlignedBytes};
   }
   sum.crowded_count = crowded.are_all ? wire::MeasureTablet::kCrowdedAll : static_cast<uint32_t>(crowded.hashes.size());
   const std::span<const std::byte> hashes = std::as_bytes(std::span(crowded.hashes));

@@ -265,6 +265,7 @@ runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
                                          pull.version_ceiling.load()});
   if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
   status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
+  pull.room->releaseResults();
   co_return pull.is_interrupted ? Status::Ok : status;
 }
 
@@ -286,7 +287,7 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
     if (pull.ended) co_return Status::Cancelled;
     if (status == Status::Ok) {
       pull.phase.store(Phase::Arrived);
-      pull.room->spendAll();
+      pull.room->releaseObjects();
     }
   }
   // However long its replicas find no places, what has arrived is not given up.
@@ -333,9 +334,12 @@ runtime::Task<void> MigrationTarget::release(Pull& pull) {
 runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
   const bool is_arrival = opcode == wire::Opcode::Pull;
   std::optional<KeyHash> lost_after;
+  uint64_t results_bytes = 0;
   for (;;) {
     PulledSlice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
+    if (!is_arrival) results_bytes += slice.entries.size();
+    if (status == Status::Ok && results_bytes > pull.room->resultBytes()) status = Status::BadRequest;
     if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::UntilThereIsRoom);
     if (pull.isOver()) co_return Status::Cancelled;
     note(pull, status);
@@ -389,6 +393,8 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice,
       continue;
     }
     note(pull, status);
+    // What is damaged in an open segment can be restored when that is closed.
+    pull.side->closeDamaged();
     const bool waits = store::TabletIntake::isWorthWaiting(status) && patience == Patience::UntilThereIsRoom &&
                        (pull.isTaken() || parts_.background.clock().nowNs() < give_up_ns);
     if (!waits) co_return status;
@@ -417,7 +423,10 @@ runtime::Task<void> MigrationTarget::askForLost(Pull& pull, std::optional<KeyHas
 
 // Keeps why some of the contents do not come, for status, and traces a reason that is not the one traced last.
 void MigrationTarget::note(Pull& pull, Status problem) {
-  if (problem == Status::Ok && pull.arriving != nullptr && !pull.arriving->lost().isEmpty()) problem = Status::Corrupt;
+  const bool has_lost = pull.arriving != nullptr && !pull.arriving->lost().isEmpty();
+  // To the coordinator, Corrupt says that the source has lost objects, and nothing else.
+  if (problem == Status::Corrupt && !has_lost) problem = Status::BadRequest;
+  if (problem == Status::Ok && has_lost) problem = Status::Corrupt;
   pull.problem.store(problem);
   if (problem == Status::Ok || !pull.isTaken() || pull.traced == problem) return;
   pull.traced = problem;
@@ -457,6 +466,9 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
         if (is_lost) lost.push_back(hash);
         return is_lost;
       });
+      // The objects of the first one are too long for an answer: they come with the bulk. The others are asked for
+      // again.
+      if (status == Status::TooLarge) hashes.resize(1);
       priority_pulls_.release(id, lost, Status::Corrupt);
       priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
     }

@@ -45,6 +45,7 @@ class PriorityPulls {
     TabletId tablet;
     KeyHash hash = 0;
     bool is_piece = false;  ///< a piece is wanted that begins at this hash
+    auto operator<=>(const Wanted&) const = default;
   };
   /// Suspends the coroutine until hashes have arrived. `const Status status = co_await pulls.wait(...)` on `executor`.
   /// Gives Ok: begin again. RetryLater: not all have arrived in time, nothing arrives for a tablet now, or too much is

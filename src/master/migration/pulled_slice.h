@@ -15,17 +15,21 @@ namespace ramcore::master {
 struct PulledSlice {
   KeyHash next_cursor = 0;
   bool is_last = false;
+  HashRange range{};                       // it holds what there is of these hashes
+  bool is_of_results = false;              // of calls; otherwise of objects
   std::vector<std::byte> entries;          // copied: the bytes are checked and used over several turns
-  std::vector<KeyHash> hashes;             // what was asked for, ascending; empty: the whole range
+  std::vector<KeyHash> hashes;             // of the range, those that were asked for, ascending; empty: all
   std::vector<store::LostKeys::Key> lost;  // found among the entries: the source has lost them, and they are not here
 
   // A key that the source has lost comes as a tombstone. It sends no others.
   static bool isLost(const log::EntryView& entry) { return entry.type() == log::EntryType::Tombstone; }
   // Whether a source may send this entry. It sends nothing that is as new as what its successor has written.
+  // `range` is a part of the tablet's.
   bool mayHold(const store::Tablet& tablet, const log::EntryView& entry, Version ceiling) const {
+    if ((entry.type() == log::EntryType::ResultRecord) != is_of_results) return false;
     if (entry.table() != tablet.table || entry.version() > ceiling) return false;
     const auto hash = store::hashOfForeign(entry);
-    if (!hash || !tablet.range.contains(*hash)) return false;
+    if (!hash || !range.contains(*hash)) return false;
     return hashes.empty() || std::ranges::binary_search(hashes, *hash);
   }
   void take(const transport::RxMessage& message, size_t header_bytes) {

@@ -15,32 +15,35 @@ using wire::MeasureTablet;
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 
-// Whether the numbers of an answer are ones that a log can have.
-bool isSensible(const MeasureTablet::Response& answer) {
-  constexpr uint64_t kMost = log::LiveLimit::kHeldBytesMax / (4 * MeasureTablet::kWindows);
-  return answer.object_bytes <= kMost && answer.tombstone_bytes <= kMost;
+// Whether these are numbers that a log can have; several of them may be added.
+bool isSensible(uint64_t object_bytes, uint64_t tombstone_bytes) {
+  constexpr uint64_t kMost = log::LiveLimit::kHeldBytesMax / 8;
+  return object_bytes <= kMost && tombstone_bytes <= kMost;
 }
 
 }  // namespace
 
-RoomClaim::~RoomClaim() { log_.limit().release(object_bytes_ + tombstone_bytes_, large_bytes_); }
+RoomClaim::~RoomClaim() { log_.limit().release(held_.all(), held_.large_bytes); }
 
 runtime::Task<Status> RoomClaim::claim() {
-  uint64_t object_bytes = 0;
-  uint64_t large_bytes = 0;
-  uint64_t tombstone_bytes = 0;
+  Parts all;
   for (uint32_t window = 0; window < MeasureTablet::kWindows;) {
     SourceCalls::Measured answer;
     const Status status = co_await ask(window, runtime::Priority::Background, answer);
     if (status != Status::Ok) co_return status;
     const MeasureTablet::Response& part = answer.sizes;
     if (window == 0) appended_before_ = part.appended_bytes;
-    object_bytes += part.object_bytes;
-    large_bytes += part.large_bytes;
-    tombstone_bytes += part.tombstone_bytes;
+    all.object_bytes += part.object_bytes;
+    all.large_bytes += part.large_bytes;
+    all.tombstone_bytes += part.tombstone_bytes;
+    if (!isSensible(all.object_bytes, all.tombstone_bytes)) co_return Status::BadRequest;
     window = part.next_window;
   }
-  co_return hold(object_bytes, large_bytes, tombstone_bytes);
+  SourceCalls::Measured rest;
+  const Status status = co_await ask(MeasureTablet::kWindows, runtime::Priority::Background, rest);
+  if (status != Status::Ok) co_return status;
+  all.result_bytes = rest.sizes.object_bytes;
+  co_return hold(all);
 }
 
 runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded) {
@@ -52,32 +55,43 @@ runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded
   const MeasureTablet::Response& now = answer.sizes;
   if (now.appended_bytes < appended_before_) co_return Status::BadRequest;
   const uint64_t appended_bytes = now.appended_bytes - appended_before_;
-  if (appended_bytes > log::LiveLimit::kHeldBytesMax / 4) co_return Status::BadRequest;
+  if (!isSensible(appended_bytes, appended_bytes)) co_return Status::BadRequest;
   // Anything that the source has appended since may be of this tablet, and large. A tombstone that names a segment is
   // at most one and a half times as long as the smallest object.
-  co_return hold(appended_bytes, appended_bytes, appended_bytes * 3 / 2);
+  result_bytes_ = now.object_bytes;
+  co_return hold({.object_bytes = appended_bytes,
+                  .large_bytes = appended_bytes,
+                  .tombstone_bytes = appended_bytes * 3 / 2,
+                  .result_bytes = result_bytes_ - std::min(result_bytes_, held_.result_bytes)});
 }
 
-Status RoomClaim::hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes) {
-  const uint64_t bytes = object_bytes + tombstone_bytes;
+Status RoomClaim::hold(const Parts& more) {
+  claimed_bytes_ += more.object_bytes;
   if (RC_MUTATION("hold-no-room")) return Status::Ok;
-  if (!log_.limit().hold(bytes, large_bytes)) {
-    shortage_ = {.wanted_bytes = bytes, .left_bytes = log_.limit().roomBytes()};
+  if (!log_.limit().hold(more.all(), more.large_bytes)) {
+    shortage_ = {.wanted_bytes = more.all(), .left_bytes = log_.limit().roomBytes()};
     return Status::NoSpace;
   }
-  object_bytes_ += object_bytes;
-  large_bytes_ += large_bytes;
-  tombstone_bytes_ += tombstone_bytes;
+  held_.object_bytes += more.object_bytes;
+  held_.large_bytes += more.large_bytes;
+  held_.tombstone_bytes += more.tombstone_bytes;
+  held_.result_bytes += more.result_bytes;
   return Status::Ok;
 }
 
+void RoomClaim::releaseResults() { log_.limit().release(std::exchange(held_.result_bytes, 0), 0); }
+
 void RoomClaim::spend(uint64_t bytes) {
-  const uint64_t spent = std::min(bytes, object_bytes_);
-  object_bytes_ -= spent;
+  spent_bytes_ += bytes;
+  giveBack(std::min(bytes, held_.object_bytes));
+}
+
+void RoomClaim::giveBack(uint64_t object_bytes) {
+  held_.object_bytes -= object_bytes;
   // Which of them were large is not known: that part stays until no others are left.
-  const uint64_t large_spent = large_bytes_ - std::min(large_bytes_, object_bytes_);
-  large_bytes_ -= large_spent;
-  log_.limit().release(spent, large_spent);
+  const uint64_t large_bytes = held_.large_bytes - std::min(held_.large_bytes, held_.object_bytes);
+  held_.large_bytes -= large_bytes;
+  log_.limit().release(object_bytes, large_bytes);
 }
 
 // Asks again and again, until the source answers or there is no use in it.
@@ -87,7 +101,10 @@ runtime::Task<Status> RoomClaim::ask(uint32_t window, runtime::Priority priority
     if (ended_) co_return Status::Cancelled;
     answer = {};
     const Status status = co_await source_.measure(window, range_, priority, answer);
-    if (status == Status::Ok) co_return isSensible(answer.sizes) ? Status::Ok : Status::BadRequest;
+    if (status == Status::Ok) {
+      const bool is_sensible = isSensible(answer.sizes.object_bytes, answer.sizes.tombstone_bytes);
+      co_return is_sensible ? Status::Ok : Status::BadRequest;
+    }
     if (!SourceCalls::mayPass(status) || background_.clock().nowNs() >= give_up_ns) co_return status;
     co_await runtime::sleepFor(background_, kPauseNs);
   }

@@ -11,8 +11,9 @@
 namespace ramcore::master {
 
 /// Room in this server's log for a tablet that is to be handed over to it, held apart from clients' writes: for the
-/// objects, and for the second tombstone of each (docs/migration.md). So everything can arrive however full the memory
-/// gets, and removes go on. Asks the source how much that is.
+/// objects, for the second tombstone of each, and for the results of calls (docs/migration.md). So everything can
+/// arrive however full the memory gets, and removes go on. Asks the source how much that is, and does not take more
+/// from it.
 ///
 /// What is still held is given back by the destructor. Executor: the background one.
 class RoomClaim {
@@ -25,14 +26,21 @@ class RoomClaim {
   RoomClaim& operator=(const RoomClaim&) = delete;
   ~RoomClaim();
 
-  /// Holds what the tablet takes now. NoSpace: there is not that much room, see shortage(); Cancelled; or as the
-  /// source answers.
+  /// Holds what the tablet and its results take now. NoSpace: there is not that much room, see shortage(); Cancelled;
+  /// or as the source answers.
   runtime::Task<Status> claim();
-  /// Holds what the tablet may have grown by since claim(); to be called when it is frozen. Statuses as there.
+  /// Holds what the tablet may have grown by since claim(), and room for the results; to be called when it is frozen.
+  /// Statuses as there.
   /// @param crowded  set with Ok: the hashes that several keys have at the source
   runtime::Task<Status> claimGrowth(store::CrowdedHashes::List& crowded);
-  /// Gives back as much as has arrived, at most what is held for objects.
+  /// The bytes of results that the source has announced.
+  uint64_t resultBytes() const { return result_bytes_; }
+  /// The results have come: gives back what was held for them.
+  void releaseResults();
+  /// So many bytes of objects have arrived: gives back as much, at most what is held for objects.
   void spend(uint64_t bytes);
+  /// Whether the source has sent clearly more than it has announced.
+  bool isExceeded() const { return spent_bytes_ > claimed_bytes_ + claimed_bytes_ / 16 + kSlackBytes; }
   /// Why a claim was answered with NoSpace.
   struct Shortage {
     uint64_t wanted_bytes = 0;
@@ -41,20 +49,32 @@ class RoomClaim {
   const Shortage& shortage() const { return shortage_; }
 
   /// Everything has arrived: gives back what was held for objects.
-  void spendAll() { spend(object_bytes_); }
+  void releaseObjects() { giveBack(held_.object_bytes); }
 
  private:
+  void giveBack(uint64_t object_bytes);
   runtime::Task<Status> ask(uint32_t window, runtime::Priority priority, SourceCalls::Measured& answer);
-  Status hold(uint64_t object_bytes, uint64_t large_bytes, uint64_t tombstone_bytes);
+  /// What is held, or is to be.
+  struct Parts {
+    uint64_t object_bytes = 0;
+    uint64_t large_bytes = 0;  ///< the part for large ones
+    uint64_t tombstone_bytes = 0;
+    uint64_t result_bytes = 0;
+    uint64_t all() const { return object_bytes + tombstone_bytes + result_bytes; }
+  };
+  static constexpr uint64_t kSlackBytes = 64 * 1024;
+
+  Status hold(const Parts& more);
 
   log::Log& log_;
   SourceCalls& source_;
   const HashRange range_;  // of the tablet
   runtime::Executor& background_;
   const std::atomic<bool>& ended_;
-  uint64_t object_bytes_ = 0;     // held for objects
-  uint64_t large_bytes_ = 0;      // the part for large ones
-  uint64_t tombstone_bytes_ = 0;  // held for tombstones
+  Parts held_;
+  uint64_t result_bytes_ = 0;   // announced
+  uint64_t claimed_bytes_ = 0;  // of objects
+  uint64_t spent_bytes_ = 0;    // of them
   Shortage shortage_;
   uint64_t appended_before_ = 0;  // by the source, when the first part was measured
 };

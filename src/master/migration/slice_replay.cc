@@ -15,6 +15,7 @@ void SliceReplay::useHeldRoom() {
 }
 
 Status SliceReplay::step(PulledSlice& slice, ByteSpan& rest, uint64_t& objects) {
+  if (parts_.room.isExceeded()) return Status::BadRequest;
   Status status = decode(slice, rest);
   if (status != Status::Ok) return status;
   size_t taken = 0;

@@ -98,6 +98,8 @@ runtime::Task<Status> SourceCalls::slice(wire::Opcode opcode, const HashRange& r
   if (!slice.is_last && (slice.next_cursor <= cursor || !range.contains(slice.next_cursor))) {
     co_return Status::BadRequest;
   }
+  slice.range = {cursor, slice.is_last ? range.last : slice.next_cursor - 1};
+  slice.is_of_results = opcode == wire::Opcode::PullResults;
   slice.take(result.response, sizeof(header));
   co_return Status::Ok;
 }
@@ -120,6 +122,7 @@ runtime::Task<Status> SourceCalls::hashes(std::vector<KeyHash>& hashes, PulledSl
   if (!is_sound) co_return Status::BadRequest;
   hashes.resize(header.count);
   slice.hashes = hashes;
+  slice.range = {hashes.front(), hashes.back()};
   slice.take(result.response, sizeof(header));
   co_return Status::Ok;
 }

@@ -358,7 +358,10 @@ void RecoveryTarget::countNotes(Recovery& recovery) {
 /// present one. So the present versions are made higher than the lost ones can be. To be called before the side log
 /// joins: the head with whose digest it joins stores the safe version.
 runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
-  const Version version = recovery.highest_version + kSalvageVersionStep;
+  // A server that this one has handed tablets over to has begun above the versions here.
+  Version highest = recovery.highest_version;
+  if (recovery.plan.is_survivor) highest = std::max(highest, parts_.store.versionCeiling());
+  const Version version = highest + kSalvageVersionStep;
   if (version > store::kForeignVersionMax) co_return Status::TooLarge;  // no server would take such entries from us
   parts_.store.raiseSafeVersion(version);
   int64_t last_progress_ns = parts_.background.clock().nowNs();

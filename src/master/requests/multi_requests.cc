@@ -79,26 +79,44 @@ void lookUp(store::ObjectStore& store, std::span<ReadPart> batch) {
   }
 }
 
-// The keys whose contents are still at another server. Allocates only if there are some.
-std::vector<PriorityPulls::Wanted> notArrived(const store::TabletTable& tablets, std::span<const ReadPart> parts) {
-  std::vector<PriorityPulls::Wanted> wanted;
+/// The keys of tablets that are Arriving. Allocates only if there are some.
+struct Arrivals {
+  std::vector<PriorityPulls::Wanted> wanted;   // their contents are still at another server
+  std::vector<PriorityPulls::Wanted> arrived;  // and of these not
+};
+
+// Those that are not in the index.
+Arrivals arrivalsOf(const store::TabletTable& tablets, std::span<const ReadPart> parts) {
+  Arrivals arrivals;
   for (const ReadPart& part : parts) {
-    if (part.status != Status::Ok || part.ref || part.permit.has_arrived) continue;
+    if (part.status != Status::Ok || part.ref) continue;
     const store::Tablet* const tablet = tablets.find(part.key.table, part.hash);
-    if (tablet != nullptr) wanted.push_back({tablet->id, part.hash});
+    if (tablet == nullptr || tablet->arriving == nullptr) continue;
+    (part.permit.has_arrived ? arrivals.arrived : arrivals.wanted).push_back({tablet->id, part.hash});
   }
-  return wanted;
+  return arrivals;
 }
 
-std::vector<PriorityPulls::Wanted> notArrived(const store::TabletTable& tablets, std::span<const MutationPart> parts) {
-  std::vector<PriorityPulls::Wanted> wanted;
+Arrivals arrivalsOf(const store::TabletTable& tablets, std::span<const MutationPart> parts) {
+  Arrivals arrivals;
   for (const MutationPart& part : parts) {
-    const store::Tablet* const tablet = tablets.find(part.mutation.table, part.mutation.hash);
-    const bool waits = tablet != nullptr && part.answer.status == Status::Ok && !tablet->hasArrived(part.mutation.hash);
-    const bool goes_at_once = waits && part.mutation.isBlind() && tablet->arriving->hasOneKeyAtMost(part.mutation.hash);
-    if (waits && !goes_at_once) wanted.push_back({tablet->id, part.mutation.hash});
+    const store::Mutation& mutation = part.mutation;
+    const store::Tablet* const tablet = tablets.find(mutation.table, mutation.hash);
+    const bool is_arriving = tablet != nullptr && tablet->arriving != nullptr && part.answer.status == Status::Ok;
+    if (!is_arriving) continue;
+    const bool has_arrived = tablet->hasArrived(mutation.hash);
+    if (!has_arrived && mutation.isBlind() && tablet->arriving->hasOneKeyAtMost(mutation.hash)) continue;
+    (has_arrived ? arrivals.arrived : arrivals.wanted).push_back({tablet->id, mutation.hash});
   }
-  return wanted;
+  return arrivals;
+}
+
+// Whether a key has arrived for which this request has waited (`arrived`, ascending). A tablet that is Arriving
+// remembers only some of the hashes that were asked for, so keys of one request may make it forget each other.
+bool isAmong(std::span<const PriorityPulls::Wanted> arrived, const store::TabletTable& tablets, TableId table,
+             KeyHash hash) {
+  const store::Tablet* const tablet = arrived.empty() ? nullptr : tablets.find(table, hash);
+  return tablet != nullptr && std::ranges::binary_search(arrived, PriorityPulls::Wanted{tablet->id, hash});
 }
 
 // Makes `status` of the parts what is to be answered, and gives the bytes of the whole answer. A value for which there
@@ -188,17 +206,22 @@ void append(TxMessage& response, std::span<const MutationPart> parts) {
 
 void MultiRequests::read(Request request) {
   const bool may_wait = parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
-  readNow(std::move(request), may_wait);
+  readNow(std::move(request), may_wait, {});
 }
 
-runtime::Task<void> MultiRequests::readWhenArrived(Request request, std::vector<PriorityPulls::Wanted> wanted) {
+runtime::Task<void> MultiRequests::readWhenArrived(Request request, std::vector<PriorityPulls::Wanted> wanted,
+                                                   std::vector<PriorityPulls::Wanted> arrived) {
   const Status status = co_await parts_.priority_pulls.waitForAll(request.executor(), wanted);
   // What has not come gets its own status.
-  const bool may_wait = status == Status::Ok && parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
-  readNow(std::move(request), may_wait);
+  const bool has_come = status == Status::Ok;
+  const bool may_wait = has_come && parts_.clock.nowNs() - request.arrivalNs() < PriorityPulls::kWaitNs;
+  if (has_come) arrived.insert(arrived.end(), wanted.begin(), wanted.end());
+  std::ranges::sort(arrived);
+  readNow(std::move(request), may_wait, arrived);
 }
 
-void MultiRequests::readNow(Request request, bool may_wait) {
+/// @param arrived  keys that were seen to have arrived, ascending
+void MultiRequests::readNow(Request request, bool may_wait, std::span<const PriorityPulls::Wanted> arrived) {
   wire::MultiRead::Request ask;
   // Checked before anything is allocated for the count, which a peer may have made up.
   if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !request.message().tail().empty() ||
@@ -217,6 +240,8 @@ void MultiRequests::readNow(Request request, bool may_wait) {
   for (ReadPart& part : parts) {
     part.status =
         parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.permit));
+    const bool is_unknown = !part.permit.has_arrived && !part.permit.is_lost;
+    if (is_unknown && isAmong(arrived, parts_.tablets, part.key.table, part.hash)) part.permit.has_arrived = true;
   }
   store::ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
@@ -229,9 +254,9 @@ void MultiRequests::readNow(Request request, bool may_wait) {
     }
   }
   if (may_wait) {
-    std::vector<PriorityPulls::Wanted> wanted = notArrived(parts_.tablets, parts);
-    if (!wanted.empty()) {
-      readWhenArrived(std::move(request), std::move(wanted)).detach();
+    Arrivals arrivals = arrivalsOf(parts_.tablets, parts);
+    if (!arrivals.wanted.empty()) {
+      readWhenArrived(std::move(request), std::move(arrivals.wanted), std::move(arrivals.arrived)).detach();
       return;
     }
   }
@@ -274,8 +299,13 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
   }
 
   // What has not arrived by then is refused part by part.
-  const std::vector<PriorityPulls::Wanted> wanted = notArrived(parts_.tablets, parts);
-  if (!wanted.empty()) (void)co_await parts_.priority_pulls.waitForAll(request.executor(), wanted);
+  Arrivals arrivals = arrivalsOf(parts_.tablets, parts);
+  std::vector<PriorityPulls::Wanted>& arrived = arrivals.arrived;
+  if (!arrivals.wanted.empty()) {
+    const Status status = co_await parts_.priority_pulls.waitForAll(request.executor(), arrivals.wanted);
+    if (status == Status::Ok) arrived.insert(arrived.end(), arrivals.wanted.begin(), arrivals.wanted.end());
+  }
+  std::ranges::sort(arrived);
 
   // A part that fails does not keep the others from happening. Between slices other requests get their turn.
   constexpr size_t kPartsPerSlice = 64;
@@ -286,6 +316,7 @@ runtime::Task<void> MultiRequests::mutate(Request request) {
     parts_.store.fetchAhead(i, parts.size(), [&](size_t at) { return parts[at].mutation.hash; });
     if (part.answer.status != Status::Ok) continue;
     if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
+    part.mutation.has_waited = isAmong(arrived, parts_.tablets, part.mutation.table, part.mutation.hash);
     part.answer = *parts_.store.apply(part.mutation, store::ObjectStore::Locking::Wait);
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
       const Status status = co_await parts_.admission.confirm(request.executor(), ask.client);

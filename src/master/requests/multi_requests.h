@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "master/cluster/client_admission.h"
@@ -41,8 +42,9 @@ class MultiRequests {
   runtime::Task<void> mutate(rpc::Request request);
 
  private:
-  void readNow(rpc::Request request, bool may_wait);
-  runtime::Task<void> readWhenArrived(rpc::Request request, std::vector<PriorityPulls::Wanted> wanted);
+  void readNow(rpc::Request request, bool may_wait, std::span<const PriorityPulls::Wanted> arrived);
+  runtime::Task<void> readWhenArrived(rpc::Request request, std::vector<PriorityPulls::Wanted> wanted,
+                                      std::vector<PriorityPulls::Wanted> arrived);
   const Parts parts_;
 };
 

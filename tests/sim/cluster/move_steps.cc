@@ -30,8 +30,8 @@ std::string_view name(MoveStep step) {
 
 std::string_view name(MoveVictims victims) {
   constexpr std::array<std::string_view, kMoveVictimsCount> kNames = {
-      "source",   "destination", "both", "coordinator", "source, coordinator", "destination, coordinator",
-      "a backup", "objects"};
+      "source",   "destination",      "both",   "coordinator", "source, coordinator", "destination, coordinator",
+      "a backup", "source, in order", "objects"};
   return kNames[static_cast<size_t>(victims)];
 }
 

@@ -37,9 +37,10 @@ enum class MoveVictims : uint8_t {
   SourceAndCoordinator,
   DestinationAndCoordinator,
   Backup,   ///< a server that has no part in the move
+  Stopped,  ///< the source, in order
   Objects,  ///< nobody: bits flip in the memory of the source or of the destination
 };
-inline constexpr size_t kMoveVictimsCount = 8;
+inline constexpr size_t kMoveVictimsCount = 9;
 std::string_view name(MoveVictims victims);
 
 /// The step that a move is at; nothing if it is over. Between two events of the simulation.

@@ -29,6 +29,14 @@ std::string leftAt(const master::Master& master) {
   if (!master.migrationTarget()->idle()) return at + "a pull has not ended";
   if (master.log()->limit().heldBytes() != 0) return at + "room is held";
   if (MemoryDamage::isIn(master)) return at + "objects are not restored";
+  // Anchors, and side logs that have not joined.
+  for (uint32_t slot = 0; slot < master.log()->pool().slotCount(); ++slot) {
+    const log::Segment& segment = master.log()->pool().slot(slot);
+    const bool is_there = segment.state() != log::SegmentState::Free && segment.state() != log::SegmentState::Unlinked;
+    if (is_there && segment.kind() == log::SegmentKind::Side && !segment.isListed()) {
+      return at + "segment " + std::to_string(segment.id().value) + " is in no log";
+    }
+  }
   return {};
 }
 

@@ -69,7 +69,10 @@ void Nemesis::step() {
   if (may_kill && random_.below(150) == 0) return killSome();
   if (watches_cleaning_ && may_kill && random_.below(125) == 0) awaitCleaning();
   if (watches_cleaning_ && random_.below(16) == 0) awaitToRead();
-  if (may_kill && random_.below(500) == 0) return stopInOrder(random_.below(cluster_.servers.size()));
+  if (may_kill && random_.below(500) == 0) {
+    static_cast<void>(stopInOrder(random_.below(cluster_.servers.size())));
+    return;
+  }
   if (may_kill && options_.faults && random_.below(1200) == 0) return silence(random_.below(cluster_.servers.size()));
   if (may_kill && options_.faults && random_.below(8) == 0) return spoilDisk();
   if (options_.faults && random_.below(100) == 0) copyState();

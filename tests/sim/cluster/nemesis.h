@@ -137,7 +137,7 @@ class Nemesis {
   void flipBit(size_t index);
   void deceive(size_t index);
   void endLie(size_t index, int64_t until_ns);
-  void stopInOrder(size_t index);
+  bool stopInOrder(size_t index);
   void awaitStopped(size_t index, const SimServer& server, int64_t until_ns);
   void replaceRejected();
   std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
@@ -164,7 +164,7 @@ class Nemesis {
   void healNetwork();
   runtime::Task<void> operate();
   runtime::Task<void> moveOrSplit();
-  runtime::Task<void> split(TableId table, HashRange range);
+  runtime::Task<void> split(TableId table, HashRange range, bool moves);
   runtime::Task<void> moveOn(client::TabletInfo tablet, bool stalls);
   void stallClients(ServerId server);
   runtime::Task<bool> move(TabletId tablet, ServerId source, ServerId destination);
@@ -175,7 +175,7 @@ class Nemesis {
   void awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source, ServerId destination);
   void lookAtMove(const AwaitedMove& awaited);
   void strikeMove(const AwaitedMove& awaited);
-  void dieMoving(size_t index);
+  bool dieMoving(size_t index);
   bool mayLoseObjects(size_t index);
   void loseObjects(const AwaitedMove& awaited);
   void restoreObjects(const SimServer* server, size_t index);

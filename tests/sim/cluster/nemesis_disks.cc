@@ -167,7 +167,7 @@ void Nemesis::deceive(size_t index) {
   ++counts_.disks_lied;
   disk.setLying(true);
   later(cluster_.scheduler.nowNs() + draw(random_, 200 * kMilli, 6 * kSecond), [this, index] {
-    if (!stopped_ && random_.below(4) == 0) stopInOrder(index);
+    if (!stopped_ && random_.below(4) == 0) static_cast<void>(stopInOrder(index));
     endLie(index, cluster_.scheduler.nowNs() + 3 * kSecond);
   });
 }
@@ -195,12 +195,13 @@ void Nemesis::endLie(size_t index, int64_t until_ns) {
 // ---- in order
 
 // As an operator does who then turns the machine off, or not.
-void Nemesis::stopInOrder(size_t index) {
+bool Nemesis::stopInOrder(size_t index) {
   SimServer& server = *cluster_.servers[index];
-  if (cluster_.isDown(index) || !server.isServing() || server.isStopping() || stopping_ || isCrowded()) return;
+  if (cluster_.isDown(index) || !server.isServing() || server.isStopping() || stopping_ || isCrowded()) return false;
   stopping_ = true;
   server.stopInOrder();
   awaitStopped(index, server, cluster_.scheduler.nowNs() + 6 * kSecond);
+  return true;
 }
 
 void Nemesis::awaitStopped(size_t index, const SimServer& server, int64_t until_ns) {

@@ -56,22 +56,22 @@ runtime::Task<void> Nemesis::moveOrSplit() {
   const client::TabletInfo tablet = table.tablets[random_.below(table.tablets.size())];
   const bool may_split = table.tablets.size() < options_.tablets_max;
   if (may_split && random_.below(4) == 0) {
-    co_await split(table.table, tablet.range);
+    co_await split(table.table, tablet.range, false);
     co_return;
   }
   // Refused as long as the tablet moves; the client asks again.
-  if (may_split && random_.below(8) == 0) split(table.table, tablet.range).detach();
+  if (may_split && random_.below(8) == 0) split(table.table, tablet.range, true).detach();
   const bool stalls = options_.faults && random_.below(4) == 0;
   if (stalls) stallClients(tablet.owner);
   co_await moveOn(tablet, stalls);
   if (stalls) cluster_.network.unstall();
 }
 
-runtime::Task<void> Nemesis::split(TableId table, HashRange range) {
+runtime::Task<void> Nemesis::split(TableId table, HashRange range, bool moves) {
   ++splitting_;
   const KeyHash at = random_.between(range.first, range.last);
   auto halves = co_await admin_.core().coordinator().splitTable(table, at, soon());
-  if (halves.ok()) ++counts_.splits_done;
+  if (halves.ok()) ++(moves ? counts_.moves_then_split : counts_.splits_done);
   --splitting_;
 }
 
@@ -174,27 +174,38 @@ void Nemesis::strikeMove(const AwaitedMove& awaited) {
     if (other != awaited.source && other != awaited.destination) servers.push_back(other);
     if (servers.empty()) return;
   }
+  if (victims == MoveVictims::Stopped && !mayDieNow(awaited.source)) return;
   for (const size_t index : servers) {
     if (!mayDieNow(index)) return;
   }
   const bool restarts = victims == MoveVictims::Coordinator || victims == MoveVictims::SourceAndCoordinator ||
                         victims == MoveVictims::DestinationAndCoordinator;
   if (restarts && !mayRestartCoordinator()) return;
-  ++counts_.move_deaths[static_cast<size_t>(awaited.step)];
-  ++counts_.move_victims[static_cast<size_t>(victims)];
+  const auto step = static_cast<size_t>(awaited.step);
   const std::string at = std::string(name(awaited.step)) + ", " + std::string(name(victims));
   const bool judges = options_.crashes && options_.judge != nullptr;
   if (judges) options_.judge(("before a death in a move, " + at).c_str());
-  for (const size_t index : servers) dieMoving(index);
-  if (restarts) restartCoordinator();
+  if (victims == MoveVictims::Stopped && !stopInOrder(awaited.source)) return;
+  ++counts_.move_victims[static_cast<size_t>(victims)];
+  counts_.move_deaths[step] += restarts && servers.empty() ? 0 : 1;
+  for (const size_t index : servers) counts_.move_power_losses[step] += dieMoving(index) ? 1 : 0;
+  if (restarts) {
+    ++counts_.move_restarts[step];
+    restartCoordinator();
+  }
   if (judges) options_.judge(("after a death in a move, " + at).c_str());
 }
 
-// Its process, or its machine loses its power where that may be.
-void Nemesis::dieMoving(size_t index) {
-  if (random_.below(2) == 0 || !power_watch_.mayLose(index)) return kill(index);
+// Its process, or its machine loses its power where that may be. True: the power.
+bool Nemesis::dieMoving(size_t index) {
+  const bool loses_power = random_.below(2) != 0 && power_watch_.mayLose(index);
+  if (!loses_power) {
+    kill(index);
+    return false;
+  }
   ++counts_.power_losses;
   losePower(index);
+  return true;
 }
 
 // Whether each segment has a replica from which it can be restored, or somebody does that without one. No other message
@@ -217,7 +228,7 @@ void Nemesis::loseObjects(const AwaitedMove& awaited) {
   const size_t objects = memory_damage_.spoil(server.master(), tablet.table, tablet.range, random_);
   if (objects == 0) return;
   counts_.objects_spoiled += objects;
-  ++counts_.move_deaths[static_cast<size_t>(awaited.step)];
+  ++counts_.move_losses[static_cast<size_t>(awaited.step)];
   ++counts_.move_victims[static_cast<size_t>(MoveVictims::Objects)];
   if (server.master().replicas() != nullptr) return;
   ++spoiled_;

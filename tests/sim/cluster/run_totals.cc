@@ -123,6 +123,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"moves done", counts.moves_done, per_seed(10, 6)},
       {"moves back at once", counts.moves_back, per_seed(2, 0.8)},
       {"moves on at once", counts.moves_on, per_seed(0.2, 0.1)},
+      {"splits that waited for moves", counts.moves_then_split, withFaults(0.1)},
       {"tables dropped", counts.tables_dropped, withFaults(0.5)},
       {"objects spoiled in a move", counts.objects_spoiled, withFaults(0.4)},
       {"splits done", counts.splits_done, 1},
@@ -159,7 +160,12 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   }
   for (size_t i = 0; i < kMoveStepCount; ++i) {
     const std::string step(name(static_cast<MoveStep>(i)));
-    floors.push_back({"a death in a move: " + step, counts.move_deaths[i], withFaults(per_seed(0.1, 0.15))});
+    floors.push_back({"a restart in a move: " + step, counts.move_restarts[i], withFaults(0.08)});
+    floors.push_back({"a loss in a move: " + step, counts.move_losses[i], withFaults(per_seed(0.03, 0.05))});
+    if (kind.crashes) {
+      floors.push_back({"a death in a move: " + step, counts.move_deaths[i], withFaults(0.08)});
+      floors.push_back({"power lost in a move: " + step, counts.move_power_losses[i], withFaults(0.05)});
+    }
     floors.push_back({"a drop in a move: " + step, counts.move_drops[i], withFaults(0.05)});
   }
   // Some are out of reach with some settings. Operations, which come first, are not.

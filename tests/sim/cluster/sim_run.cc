@@ -610,7 +610,13 @@ void RunCounts::add(const RunCounts& other) {
   bytes_shared += other.bytes_shared;
   moves_back += other.moves_back;
   moves_on += other.moves_on;
-  for (size_t i = 0; i < kMoveStepCount; ++i) move_deaths[i] += other.move_deaths[i];
+  moves_then_split += other.moves_then_split;
+  for (size_t i = 0; i < kMoveStepCount; ++i) {
+    move_deaths[i] += other.move_deaths[i];
+    move_power_losses[i] += other.move_power_losses[i];
+    move_restarts[i] += other.move_restarts[i];
+    move_losses[i] += other.move_losses[i];
+  }
   for (size_t i = 0; i < kMoveVictimsCount; ++i) move_victims[i] += other.move_victims[i];
   for (size_t i = 0; i < kMoveStepCount; ++i) move_drops[i] += other.move_drops[i];
   tables_dropped += other.tables_dropped;

@@ -76,6 +76,23 @@ TEST_F(RecoveriesOfLent, TheNewOwnerReplaysTheFormerOnesLogOverItsOwn) {
   EXPECT_EQ(lent().logs.front(), (LogRef{second, SegmentId(9)})) << "from where it began";
 }
 
+// Recoveries run one at a time, and that of the new owner comes before that of the third server. All that is left of it
+// is in the former owner's log, too.
+TEST_F(RecoveriesOfLent, WhileTheLogOfOneOfTheTwoIsWaitedForOthersHaveTheirTurn) {
+  FakeCluster& cluster = bench.cluster();
+  bench.create("other", 8);
+  for (const ServerId backup : {third, fourth}) cluster.machine(backup).replicas.erase(first);
+  for (const uint64_t backup : {5, 6}) bench.addBackup(backup);
+  for (const ServerId dead : {second, third}) cluster.keepLog(dead, {fourth, ServerId(5)});
+  cluster.masters_with_places = 0;
+  for (const ServerId dead : {first, second, third}) killNow(dead);
+  ASSERT_TRUE(runRenewing([&] { return cluster.given_up_count >= 2; }));
+  cluster.masters_with_places = SIZE_MAX;
+  ASSERT_TRUE(runRenewing([&] { return isRecovered(third); }));
+  EXPECT_TRUE(lent().isLent());
+  EXPECT_FALSE(isRecovered(first));
+}
+
 TEST_F(RecoveriesOfLent, TheFormerOwnerReplaysTheNewOnesLogOverItsOwn) {
   killNow(second);
   ASSERT_TRUE(untilRecovered({second}));

@@ -1,0 +1,259 @@
+/// A source of a move that is not what it says, after the hand-over, when the move cannot be given up any more: what it
+/// may not send is refused, and asked for again.
+#include "sim/hostile_source.h"
+
+namespace ramcore::sim::raw {
+namespace {
+
+/// The tablet is handed over by a source that answers with whatever a test wants.
+class MasterHostileArrivalTest : public MasterHostilePullTest {
+ protected:
+  MasterHostileArrivalTest() {
+    EXPECT_EQ(take(9, 0, kFirstHash - 1, 1), Status::Ok);  // another one, whose keys are not to be harmed
+    EXPECT_EQ(write(here_, "mine", ++sequence_, {.epoch = 1}).status, Status::Ok);
+  }
+  static std::string keyFrom(KeyHash first, KeyHash last, const std::string& name) {
+    for (int i = 0;; ++i) {
+      const std::string key = name + std::to_string(i);
+      const KeyHash hash = hashOf(key);
+      if (hash >= first && hash <= last) return key;
+    }
+  }
+  static KeyHash hashOf(const std::string& key) { return hashKey(TableId(kTable), asBytes(key)); }
+  static std::vector<std::byte> object(const std::string& key, const std::string& value, Version version = 5,
+                                       uint32_t table = kTable) {
+    const std::array<ByteSpan, 1> payload{asBytes(value)};
+    return entryOf({.type = log::EntryType::Object,
+                    .table = TableId(table),
+                    .version = version,
+                    .key = asBytes(key),
+                    .payload = payload});
+  }
+  void handOverHere() {
+    control::PullTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(kPulled, kFirstHash, kLast, kEpoch);
+    ask.set_source_epoch(kSourceEpoch);
+    ask.set_source(world.other_server.identity.id);
+    ask.add_source_locators("sim://other");
+    ASSERT_EQ(beginPull(ask, 0), Status::Ok);
+    ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
+    ASSERT_EQ(adopt(kPulled, kEpoch, kCeiling, 0), Status::Ok);
+    ASSERT_EQ(takeArriving(kPulled, kFirstHash, kLast, kEpoch, 0), Status::Ok);
+  }
+  /// Of a multi-read of these keys, the status of each.
+  std::vector<Status> readTogether(const std::vector<std::string>& keys) {
+    auto bytes = join({bytesOf(
+        wire::MultiRead::Request{.header = header(Opcode::MultiRead), .count = static_cast<uint32_t>(keys.size())})});
+    for (const std::string& key : keys) {
+      add(bytes,
+          wire::MultiRead::RequestPart{
+              .epoch = TabletEpoch(kEpoch), .table = TableId(kTable), .key_bytes = static_cast<uint16_t>(key.size())},
+          key);
+    }
+    return statusesOf<wire::MultiRead>(bytes, keys.size());
+  }
+  /// The same, of writes that demand that no such key exists.
+  std::vector<Status> createTogether(const std::vector<std::string>& keys) {
+    auto bytes = join({bytesOf(wire::MultiMutate::Request{.header = header(Opcode::MultiMutate),
+                                                          .client = ClientId(1),
+                                                          .acknowledged = Sequence(0),
+                                                          .count = static_cast<uint32_t>(keys.size())})});
+    for (const std::string& key : keys) {
+      add(bytes,
+          wire::MultiMutate::RequestPart{.sequence = Sequence(++sequence_),
+                                         .epoch = TabletEpoch(kEpoch),
+                                         .condition_version = 0,
+                                         .table = TableId(kTable),
+                                         .value_bytes = 0,
+                                         .key_bytes = static_cast<uint16_t>(key.size()),
+                                         .kind = wire::MultiMutate::Kind::Write,
+                                         .condition = Condition::MustNotExist},
+          key);
+    }
+    return statusesOf<wire::MultiMutate>(bytes, keys.size());
+  }
+  template <typename Part>
+  static void add(std::vector<std::byte>& bytes, const Part& part, const std::string& key) {
+    auto more = join({bytesOf(part), asBytes(key)});
+    more.resize(alignUp(more.size(), 8));
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  template <typename Message>
+  std::vector<Status> statusesOf(const std::vector<std::byte>& request, size_t count) {
+    const auto call = world.send(request, 0);
+    EXPECT_EQ(call->outcome(), Status::Ok);
+    const std::string answer = bytesOfAnswer(*call);
+    std::vector<Status> statuses;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t at = sizeof(typename Message::Response) + i * sizeof(typename Message::ResponsePart);
+      statuses.push_back(loadAs<typename Message::ResponsePart>(asBytes(answer).data() + at).status);
+    }
+    return statuses;
+  }
+  /// The move has not come further for a while, and says why. Nobody else is harmed.
+  void expectToWait(const char* what) {
+    SCOPED_TRACE(what);
+    const int pulls = source_.pulls_of_objects;
+    world.runFor(300 * kNanosPerMilli);
+    EXPECT_GT(source_.pulls_of_objects, pulls + 2) << "it is asked again";
+    control::PullProgressResponse progress;
+    ASSERT_EQ(progressNow(kPulled, 0, progress), Status::Ok);
+    EXPECT_EQ(progress.phase(), control::PULL_ARRIVING);
+    EXPECT_EQ(static_cast<Status>(progress.problem()), Status::BadRequest);
+    EXPECT_EQ(read(here_, 1).value, "mine");
+    EXPECT_EQ(write(here_, "mine", ++sequence_, {.epoch = 1}).status, Status::Ok);
+  }
+  /// From now on the source is an honest one, and everything arrives.
+  void expectToArrive() {
+    source_.objects = [](KeyHash) { return Contents{.entries = object(good_, "good")}; };
+    source_.hashes = [](const std::vector<KeyHash>& wanted) {
+      const bool has_good = std::ranges::find(wanted, hashOf(good_)) != wanted.end();
+      return has_good ? Contents{.entries = object(good_, "good")} : Contents();
+    };
+    EXPECT_EQ(read(good_, kEpoch).value, "good");
+    ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_JOINED).phase(), control::PULL_JOINED);
+    ASSERT_EQ(take(kPulled, kFirstHash, kLast, kEpoch, 0, false), Status::Ok);
+    EXPECT_EQ(read(good_, kEpoch).value, "good");
+    EXPECT_EQ(read(bad_, kEpoch).status, Status::NotFound);
+    EXPECT_EQ(read(here_, 1).value, "mine");
+    world.runFor(kNanosPerSecond);
+    EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+  }
+
+  static constexpr uint64_t kEpoch = kSourceEpoch + 1;
+  static inline const std::string good_ = keyFrom(kFirstHash + 1000, kLast, "good");
+  static inline const std::string bad_ = keyFrom(kFirstHash + 1000, kLast, "bad");
+  static inline const std::string here_ = keyFrom(0, kFirstHash - 1, "here");
+  uint64_t sequence_ = 100;
+};
+
+TEST_F(MasterHostileArrivalTest, WhatASourceMayNotSend) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  const auto refuse = [&](const char* what, const std::function<Contents(KeyHash)>& objects) {
+    source_.objects = objects;
+    expectToWait(what);
+  };
+  const auto send = [](std::vector<std::byte> entries) {
+    return [entries](KeyHash) { return Contents{.entries = entries}; };
+  };
+  refuse("another table", send(object(bad_, "x", 5, kTable + 1)));
+  refuse("another range", send(object(here_, "not mine")));
+  refuse("a version above the ceiling", send(object(bad_, "x", kCeiling + 1)));
+  refuse("a wrong checksum", [](KeyHash) {
+    Contents torn{.entries = object(bad_, "x")};
+    torn.entries.back() ^= std::byte{1};
+    return torn;
+  });
+  refuse("half an entry", [](KeyHash) {
+    Contents torn{.entries = object(bad_, std::string(100, 'x'))};
+    torn.entries.resize(torn.entries.size() / 2);
+    return torn;
+  });
+  refuse("a result", [&](KeyHash) {
+    const Version result{};
+    const std::array<ByteSpan, 2> payload{bytesOf(source_.record), bytesOf(result)};
+    return Contents{.entries = entryOf({.type = log::EntryType::ResultRecord,
+                                        .table = TableId(kTable),
+                                        .version = 3,
+                                        .key = {},
+                                        .payload = payload})};
+  });
+  refuse("a key behind the next cursor",
+         [](KeyHash) { return Contents{.entries = object(bad_, "x"), .next = kFirstHash + 1, .is_last = false}; });
+  refuse("the same cursor again",
+         [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; });
+  refuse("a cursor behind the range", [](KeyHash) { return Contents{.entries = {}, .next = 1, .is_last = false}; });
+  expectToArrive();
+}
+
+TEST_F(MasterHostileArrivalTest, HashesThatNobodyAskedFor) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  source_.objects = [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; };
+  source_.hashes = [](const auto&) { return Contents{.entries = object(bad_, "x")}; };
+  EXPECT_EQ(read(good_, kEpoch).status, Status::RetryLater);
+  EXPECT_GT(source_.pulls_of_hashes, 0);
+  source_.hashes = [](const auto&) { return Contents{.entries = {}, .next = 0, .is_last = true, .count = 1000}; };
+  EXPECT_EQ(read(good_, kEpoch).status, Status::RetryLater) << "more than were asked for";
+  source_.hashes = [](const auto&) { return Contents{.entries = object(good_, "x", kCeiling + 1)}; };
+  EXPECT_EQ(read(good_, kEpoch).status, Status::RetryLater);
+  expectToWait("the bulk");
+  expectToArrive();
+}
+
+/// A tablet that is Arriving remembers some of the hashes that were asked for, and forgets them for others.
+TEST_F(MasterHostileArrivalTest, AbsentKeysThatMakeEachOtherForgotten) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  source_.objects = [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; };
+  constexpr KeyHash kRemembered = 4096;
+  const std::string first = keyFrom(kFirstHash, kLast, "absent ");
+  std::string second;
+  for (int i = 0; second.empty(); ++i) {
+    const std::string key = "absent as well " + std::to_string(i);
+    if (hashOf(key) >= kFirstHash && hashOf(key) % kRemembered == hashOf(first) % kRemembered) second = key;
+  }
+  EXPECT_EQ(readTogether({first, second}), (std::vector{Status::NotFound, Status::NotFound}));
+  EXPECT_EQ(source_.pulls_of_hashes, 1);
+  EXPECT_EQ(createTogether({first, second}), (std::vector{Status::Ok, Status::Ok}));
+  expectToArrive();
+}
+
+/// Objects of one hash that are too long for an answer keep nobody else from being answered.
+TEST_F(MasterHostileArrivalTest, AHashThatIsTooLongForAnAnswer) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  source_.objects = [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; };
+  const std::string long_one = keyFrom(kFirstHash, hashOf(good_) - 1, "long ");
+  source_.hashes = [&](const std::vector<KeyHash>& wanted) {
+    if (wanted.front() == hashOf(long_one)) return Contents{.entries = {}, .status = Status::TooLarge};
+    return Contents{.entries = object(good_, "good")};
+  };
+  const auto refused = world.send(join({bytesOf(readRequest(long_one, kEpoch)), asBytes(long_one)}), 0);
+  EXPECT_EQ(refused->outcome(), Status::RetryLater);
+  EXPECT_EQ(readTogether({long_one, good_}), (std::vector{Status::RetryLater, Status::Ok}));
+}
+
+/// It has come with all others of its hash, so there is a place for it.
+TEST_F(MasterHostileArrivalTest, ALostKeyOfACrowdedHashCanBeOverwritten) {
+  source_.measured.crowded_count = wire::MeasureTablet::kCrowdedAll;
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  source_.objects = [](KeyHash) {
+    return Contents{.entries = entryOf({.type = log::EntryType::Tombstone,
+                                        .table = TableId(kTable),
+                                        .version = 1,
+                                        .key = asBytes(good_),
+                                        .payload = {},
+                                        .anchor = SegmentId(1)})};
+  };
+  source_.hashes = [this](const auto&) { return source_.objects(0); };
+  EXPECT_EQ(read(good_, kEpoch).status, Status::Corrupt);
+  control::PullProgressResponse progress;
+  ASSERT_TRUE(world.runUntil([&] { return read(good_, kEpoch).status == Status::Corrupt; }));
+  ASSERT_EQ(progressNow(kPulled, 0, progress), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(progress.problem()), Status::Corrupt);
+  EXPECT_EQ(write(good_, "x", ++sequence_, {.epoch = kEpoch, .condition = Condition::MustExist}).status,
+            Status::Corrupt);
+  EXPECT_EQ(write(good_, "overwritten", ++sequence_, {.epoch = kEpoch}).status, Status::Ok);
+  ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(kPulled, kFirstHash, kLast, kEpoch, 0, false), Status::Ok);
+  EXPECT_EQ(read(good_, kEpoch).value, "overwritten");
+}
+
+/// It has announced 4 KB for each part of the range, and never ends.
+TEST_F(MasterHostileArrivalTest, AnswersWithoutEnd) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  uint64_t sent = 0;
+  source_.objects = [&](KeyHash cursor) {
+    Contents contents{.entries = {}, .next = cursor + (uint64_t{1} << 56), .is_last = false};
+    for (int i = 0; i < 40; ++i) {
+      const std::string key = keyFrom(cursor, contents.next - 1, "endless " + std::to_string(sent++) + " ");
+      const std::vector<std::byte> entry = object(key, std::string(1500, 'x'));
+      contents.entries.insert(contents.entries.end(), entry.begin(), entry.end());
+    }
+    return contents;
+  };
+  world.runFor(10 * kNanosPerSecond);
+  expectToWait("more than it has announced");
+  EXPECT_LT(world.servers[0]->master().log()->stats().live_bytes.load(), int64_t{3} << 20);
+}
+
+}  // namespace
+}  // namespace ramcore::sim::raw
