@@ -5,7 +5,7 @@ import json
 import threading
 import unittest
 
-from cluster_harness import Cluster, run
+from cluster_harness import Cluster, run, wait_for
 
 OBJECTS = 3000
 ROUNDS_MAX = 50
@@ -131,6 +131,39 @@ class MoveUnderLoadTest(unittest.TestCase):
             self.assertEqual(status["state"], "done", status)
             again = run(cluster.arguments("rcmigrate", "cancel", migration), check=False)
             self.assertNotEqual(again.returncode, 0, "a move that is over cannot be cancelled")
+
+    def test_moves_that_cannot_be(self):
+        """Each is refused in one line, with the cause and what to do."""
+        with Cluster(servers=3, memory="64MiB", death_after_ms=2000) as cluster:
+            for table, server in (("gone", "s1"), ("large", "s1"), ("other", "s2")):
+                cluster.rc("create", table, "--tablets", "1")
+                cluster.run("rcmigrate", "move", cluster.tablets(table)[0]["tablet"], "--to", server)
+            gone = cluster.tablets("gone")[0]["tablet"]
+            cluster.rc("drop", "gone")
+            large = cluster.tablets("large")[0]["tablet"]
+            for table in ("large", "other"):
+                lines = "".join(f'{{"key":"{number}","value":"{"x" * 100_000}"}}\n' for number in range(280))
+                cluster.rc("import", "--quiet", table, stdin=lines)
+
+            def refused(*arguments):
+                done = run(cluster.arguments("rcmigrate", *arguments), check=False)
+                self.assertNotEqual(done.returncode, 0, done.stdout)
+                self.assertEqual(done.stdout + done.stderr.strip().replace("\n", "|"), done.stderr.strip(), "one line")
+                return done.stderr
+
+            self.assertRegex(refused("move", gone, "--to", "s2"),
+                             rf"there is no tablet {gone} .*'rcmigrate list' shows those that exist")
+            self.assertRegex(refused("move", large, "--to", "s2", "--quiet"),
+                             r"the destination has no room: the tablet may take \d+ bytes more than is held for it, and \d+ "
+                             r"are left; remove objects there, or choose another server")
+            self.assertRegex(refused("cancel", 123456), r"migration 123456 is not known; 'rcmigrate move' prints the numbers")
+            same = cluster.run("rcmigrate", "move", large, "--to", "s1")
+            self.assertRegex(same.stdout, r"^tablet \d+ to s1: it is there already$")
+            self.assertEqual(len(cluster.export("large")), 280)
+            cluster.servers.pop("s3").stop()
+            # Until the coordinator has noticed, the move begins; it is given up then.
+            wait_for(lambda: refused("move", large, "--to", "s3", "--quiet"),
+                     lambda said: "no live server is called 's3'; there are: " in said, 30)
 
 
 if __name__ == "__main__":

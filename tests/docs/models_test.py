@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The rules of the models of a move are those that docs/migration.md explains, and the code that it names is there."""
+"""The rules and the steps of the models of a move are those that docs/migration.md explains, and the code that it names is
+there."""
 
 import os
 import re
@@ -13,9 +14,9 @@ import hand_over_model  # noqa: E402
 import move_results_model  # noqa: E402
 
 
-def table(text, header):
+def table(text, header, columns=2):
     """The rows of the table with this header, as lists of cells."""
-    lines = text.split(header + "\n|---|---|\n", 1)[1].splitlines()
+    lines = text.split(header + "\n|" + "---|" * columns + "\n", 1)[1].splitlines()
     rows = []
     for line in lines:
         if not line.startswith("|"):
@@ -28,6 +29,27 @@ class Models(unittest.TestCase):
     def setUp(self):
         with open(os.path.join(ROOT, "docs", "migration.md"), encoding="utf-8") as document:
             self.rows = table(document.read(), "| Rule | Kept in |")
+
+    def test_the_steps_are_those_of_the_model(self):
+        with open(os.path.join(ROOT, "docs", "migration.md"), encoding="utf-8") as document:
+            rows = table(document.read(), "| Stored step | Source | Destination | List; owner |", 4)
+        self.assertEqual({row[0]: row[3] for row in rows},
+                         {step: listed for step, (_, listed) in hand_over_model.STEPS.items()})
+        # The model knows them all, and no other.
+        worlds = {w.c for w in self.walked()}
+        self.assertEqual(worlds, {c for c, _ in hand_over_model.STEPS.values()})
+
+    @staticmethod
+    def walked():
+        """Worlds that the model comes to with all rules, until it has come to each step."""
+        rules = frozenset(hand_over_model.RULES)
+        seen, left = set(), list(hand_over_model.beginnings(rules))
+        while left and len({w.c for w in seen}) < len({c for c, _ in hand_over_model.STEPS.values()}):
+            world = left.pop(0)
+            if world not in seen:
+                seen.add(world)
+                left += [after for _, after in hand_over_model.steps(world, rules)]
+        return seen
 
     def test_every_rule_is_explained_and_no_other(self):
         rules = set(hand_over_model.RULES) | set(move_results_model.RULES)

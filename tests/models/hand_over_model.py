@@ -31,6 +31,14 @@ RULES = {
     "what is served is not replayed": "entries of keys that have arrived are left out of the replay",
 }
 
+# The stored steps: what c is in a world, and whose logs the list names and who owns the tablet, as the document says it.
+STEPS = {
+    "Preparing": ("prep", "source; source"),
+    "Freezing": ("prep", "source; source"),
+    "Arriving": ("handed", "source, destination; destination"),
+    "Arrived": ("shrunk", "destination; destination"),
+}
+
 # An entry: kind O (object) or T (tombstone), version, whether it names the anchor.
 # c: who is listed: prep: S, S owns; handed: S and D, D owns; shrunk: D. answer: of a priority pull that is under way.
 # left: what D has still to replay of S's log. killed: up to which version the key is dead by what was replayed.

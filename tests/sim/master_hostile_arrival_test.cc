@@ -1,5 +1,6 @@
 /// A source of a move that is not what it says, after the hand-over, when the move cannot be given up any more: what it
 /// may not send is refused, and asked for again.
+#include "sim/cluster/memory_damage.h"
 #include "sim/hostile_source.h"
 
 namespace ramcore::sim::raw {
@@ -235,6 +236,34 @@ TEST_F(MasterHostileArrivalTest, ALostKeyOfACrowdedHashCanBeOverwritten) {
   ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_JOINED).phase(), control::PULL_JOINED);
   ASSERT_EQ(take(kPulled, kFirstHash, kLast, kEpoch, 0, false), Status::Ok);
   EXPECT_EQ(read(good_, kEpoch).value, "overwritten");
+}
+
+/// Without replicas it stays lost, as anything else of this server's would. The rest arrives.
+TEST_F(MasterHostileArrivalTest, WhatIsLostHereAfterItHasArrivedKeepsNothingElse) {
+  ASSERT_NO_FATAL_FAILURE(handOverHere());
+  source_.objects = [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; };
+  source_.hashes = [](const auto&) { return Contents{.entries = object(good_, "good")}; };
+  EXPECT_EQ(read(good_, kEpoch).value, "good");
+  master::Master& master = world.servers[0]->master();
+  const log::EntryRef ref = master.store().lookup(TableId(kTable), hashOf(good_), asBytes(good_)).ref;
+  const auto value_at = static_cast<uint32_t>(log::kEntryHeaderBytes + good_.size());
+  MemoryDamage::flip(*master.log(), {.ref = ref, .bit = value_at * 8});
+  log::Segment& segment = *master.log()->pool().segmentOf(ref);
+  uint32_t next = 0;
+  ASSERT_FALSE(master.log()->integrity().isSound(segment, segment.offsetOf(ref), next));
+  EXPECT_EQ(read(good_, kEpoch).status, Status::Corrupt);
+  const std::string other = keyFrom(kFirstHash, kLast, "other ");
+  source_.objects = [&](KeyHash) {
+    Contents contents{.entries = object(good_, "good")};
+    const std::vector<std::byte> more = object(other, "other");
+    contents.entries.insert(contents.entries.end(), more.begin(), more.end());
+    return contents;
+  };
+  ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(kPulled, kFirstHash, kLast, kEpoch, 0, false), Status::Ok);
+  EXPECT_EQ(read(other, kEpoch).value, "other");
+  EXPECT_EQ(read(good_, kEpoch).status, Status::Corrupt);
+  EXPECT_NE(segment.state(), log::SegmentState::Open);
 }
 
 /// It has announced 4 KB for each part of the range, and never ends.

@@ -144,6 +144,23 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
   return bytes;
 }
 
+// Borrows the long values, as many as there is room for.
+BorrowedParts borrow(store::ObjectStore& store, ClientReplies& replies, const Request& request,
+                     std::span<ReadPart> parts) {
+  BorrowedParts borrowed;
+  for (ReadPart& part : parts) {
+    if (part.status != Status::Ok || borrowed.count == borrowed.chunks.size()) continue;
+    const ByteSpan value = store.entry(part.ref).payload();
+    if (value.size() < request.zeroCopyBytesMin()) continue;
+    const transport::Chunk chunk = replies.borrow(request, value);
+    if (chunk.address == nullptr) break;
+    part.is_apart = true;
+    borrowed.chunks[borrowed.count++] = chunk;
+    borrowed.bytes += chunk.bytes;
+  }
+  return borrowed;
+}
+
 // Small values are copied together: many of them cost more as descriptors than as bytes. So are values for which there
 // is no descriptor left, or no more may be borrowed.
 void append(TxMessage& response, store::ObjectStore& store, std::span<const ReadPart> parts,
@@ -268,17 +285,7 @@ void MultiRequests::readNow(Request request, bool may_wait, std::span<const Prio
   if (response_bytes > kInlineCopyBytesMax && !parts_.replies.waitsHere(request)) {
     return request.dispatch().handToWorker(std::move(request));
   }
-  BorrowedParts borrowed;
-  for (ReadPart& part : parts) {
-    if (part.status != Status::Ok || borrowed.count == borrowed.chunks.size()) continue;
-    const ByteSpan value = parts_.store.entry(part.ref).payload();
-    if (value.size() < request.zeroCopyBytesMin()) continue;
-    const transport::Chunk chunk = parts_.replies.borrow(request, value);
-    if (chunk.address == nullptr) break;
-    part.is_apart = true;
-    borrowed.chunks[borrowed.count++] = chunk;
-    borrowed.bytes += chunk.bytes;
-  }
+  const BorrowedParts borrowed = borrow(parts_.store, parts_.replies, request, parts);
   TxMessage response = request.allocate(response_bytes - borrowed.bytes);
   append(response, parts_.store, parts, borrowed);
   parts_.replies.replyAfter(std::move(request), std::move(response), show_after);
