@@ -491,14 +491,18 @@ void DurableCheck::askJudge(const std::map<ServerId, Owner>& owners) {
   addDisks(moment);
   addKeys(moment);
   for (const auto& [id, owner] : owners) {
-    if (owner.tablets.empty()) continue;
+    // Of tables that are created to be dropped nobody is told anything.
+    std::vector<coordinator::Tablet> tablets = owner.tablets;
+    std::erase_if(tablets,
+                  [&](const auto& tablet) { return std::ranges::find(table_ids_, tablet.table) == table_ids_.end(); });
+    if (tablets.empty()) continue;
     JudgedMoment::Owner& judged = moment.owners.emplace_back();
     judged.server = id;
     judged.floor_segment = owner.server.floor.segment;
     judged.floor_epoch = owner.server.floor.replica_epoch;
     // With the power everything goes but what is demanded here, and that is in whatever is left.
     judged.is_all_sync = owner.is_all_sync || moment.is_power_failure;
-    for (const coordinator::Tablet& tablet : owner.tablets) {
+    for (const coordinator::Tablet& tablet : tablets) {
       judged.tablets.push_back({tablet.table, tablet.range, tablet.logs.front().first_segment});
     }
   }
