@@ -213,7 +213,8 @@ bool Nemesis::dieMoving(size_t index) {
 bool Nemesis::mayLoseObjects(size_t index) {
   SimServer& server = *cluster_.servers[index];
   if (cluster_.isDown(index) || !server.isServing() || server.slowReader().isReading()) return false;
-  return !options_.crashes || (isWhole(index) && power_watch_.mayVanish(rotten_));
+  // With one replica, the death of the process that keeps it would leave nothing to restore from.
+  return !options_.crashes || (isWhole(index) && !power_watch_.isOneEnough() && power_watch_.mayVanish(rotten_));
 }
 
 // With replicas the server restores them itself.
