@@ -135,7 +135,7 @@ void Nemesis::awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source
   const std::optional<size_t> to = indexOf(destination);
   if (!from || !to || from == to) return;
   const auto step = static_cast<MoveStep>(random_.below(kMoveStepCount));
-  const bool spoils = random_.below(3) == 0;
+  const bool spoils = random_.below(3) == 0 && !options_.crashes;
   auto victims = static_cast<MoveVictims>(random_.below(kMoveVictimsCount - 1));
   if (!options_.crashes) victims = MoveVictims::Coordinator;
   if (spoils) {
