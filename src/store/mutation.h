@@ -23,8 +23,8 @@ struct Mutation {
   int64_t delta = 0;                ///< what an increment adds
   wire::Condition condition = wire::Condition::None;
   Version condition_version = 0;
-  bool has_waited =
-      false;  ///< the caller knows that the hash has arrived under this epoch (ArrivingRange forgets some)
+  /// The caller has seen that the hash has arrived, under this epoch. ArrivingRange forgets some.
+  bool has_waited = false;
 
   /// True: it does the same whether the key exists or not, and answers nothing of what was there.
   bool isBlind() const { return opcode == wire::Opcode::Write && condition == wire::Condition::None; }

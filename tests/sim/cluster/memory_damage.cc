@@ -69,10 +69,8 @@ size_t MemoryDamage::spoil(master::Master& master, TableId table, const HashRang
     flip(log, place);
     find(log, place.ref);
   }
-  if (master.replicas() == nullptr) {
-    std::vector<Place>& all = flipped_[master.id()];
-    all.insert(all.end(), places.begin(), places.end());
-  }
+  std::vector<Place>& all = flipped_[master.id()];
+  all.insert(all.end(), places.begin(), places.end());
   return places.size();
 }
 

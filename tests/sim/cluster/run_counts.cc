@@ -1,0 +1,131 @@
+#include "sim/cluster/run_counts.h"
+
+#include <algorithm>
+
+namespace ramcore::sim {
+
+void RunCounts::add(const RunCounts& other) {
+  for (size_t kind = 0; kind < kCallKindCount; ++kind) calls[kind] += other.calls[kind];
+  operations += other.operations;
+  outcomes_unknown += other.outcomes_unknown;
+  messages_lost += other.messages_lost;
+  frames_changed += other.frames_changed;
+  messages_blocked += other.messages_blocked;
+  messages_delayed += other.messages_delayed;
+  requests_given_up_late += other.requests_given_up_late;
+  messages_duplicated += other.messages_duplicated;
+  duplicates_suppressed += other.duplicates_suppressed;
+  messages_reordered += other.messages_reordered;
+  partitions += other.partitions;
+  sessions_cut += other.sessions_cut;
+  long_pauses += other.long_pauses;
+  cuts_from_all += other.cuts_from_all;
+  cuts_from_half += other.cuts_from_half;
+  cuts_from_one += other.cuts_from_one;
+  cuts_judged += other.cuts_judged;
+  other_clusters += other.other_clusters;
+  older_copies += other.older_copies;
+  older_copies_found += other.older_copies_found;
+  verdicts_by_silence += other.verdicts_by_silence;
+  coordinator_restarts += other.coordinator_restarts;
+  restarts_preparing += other.restarts_preparing;
+  restarts_freezing += other.restarts_freezing;
+  restarts_arriving += other.restarts_arriving;
+  restarts_arrived += other.restarts_arrived;
+  restarts_giving_up += other.restarts_giving_up;
+  restarts_splitting += other.restarts_splitting;
+  restarts_fencing += other.restarts_fencing;
+  restarts_recovering += other.restarts_recovering;
+  restarts_taking += other.restarts_taking;
+  restarts_releasing += other.restarts_releasing;
+  moves_done += other.moves_done;
+  moves_failed += other.moves_failed;
+  splits_done += other.splits_done;
+  stale_epochs += other.stale_epochs;
+  lease_refusals += other.lease_refusals;
+  duplicates_answered += other.duplicates_answered;
+  segments_cleaned += other.segments_cleaned;
+  segments_compacted += other.segments_compacted;
+  bytes_shared += other.bytes_shared;
+  moves_back += other.moves_back;
+  moves_on += other.moves_on;
+  moves_then_split += other.moves_then_split;
+  for (size_t i = 0; i < kMoveStepCount; ++i) {
+    move_deaths[i] += other.move_deaths[i];
+    move_power_losses[i] += other.move_power_losses[i];
+    move_restarts[i] += other.move_restarts[i];
+    move_losses[i] += other.move_losses[i];
+  }
+  for (size_t i = 0; i < kMoveVictimsCount; ++i) move_victims[i] += other.move_victims[i];
+  for (size_t i = 0; i < kMoveStepCount; ++i) move_drops[i] += other.move_drops[i];
+  tables_dropped += other.tables_dropped;
+  objects_spoiled += other.objects_spoiled;
+  servers_retired += other.servers_retired;
+  bucket_splits += other.bucket_splits;
+  answers_judged += other.answers_judged;
+  logs_replayed += other.logs_replayed;
+  logs_recounted += other.logs_recounted;
+  slow_reads += other.slow_reads;
+  slow_pins += other.slow_pins;
+  servers_killed += other.servers_killed;
+  clusters_killed += other.clusters_killed;
+  servers_rejected += other.servers_rejected;
+  replicas_lost += other.replicas_lost;
+  floors_raised += other.floors_raised;
+  replicas_repaired += other.replicas_repaired;
+  bytes_scrubbed += other.bytes_scrubbed;
+  replicas_rotten += other.replicas_rotten;
+  fenced_refusals += other.fenced_refusals;
+  servers_recovered += other.servers_recovered;
+  recoveries_given_up += other.recoveries_given_up;
+  tablets_recovered += other.tablets_recovered;
+  refused_full += other.refused_full;
+  power_losses += other.power_losses;
+  power_losses_at_once += other.power_losses_at_once;
+  alone_with_power += other.alone_with_power;
+  sectors_lost += other.sectors_lost;
+  sectors_torn += other.sectors_torn;
+  flushes_failed += other.flushes_failed;
+  writes_queued += other.writes_queued;
+  writes_stalled += other.writes_stalled;
+  disks_slowed += other.disks_slowed;
+  bits_flipped += other.bits_flipped;
+  replicas_compared += other.replicas_compared;
+  compacted_compared += other.compacted_compared;
+  moments_judged += other.moments_judged;
+  lent_judged += other.lent_judged;
+  disks_replayed += other.disks_replayed;
+  partly_replayed += other.partly_replayed;
+  for (size_t i = 0; i < judged.size(); ++i) judged[i] += other.judged[i];
+  clusters_powerless += other.clusters_powerless;
+  flushes_requested += other.flushes_requested;
+  silent_for_ever += other.silent_for_ever;
+  silences_outlasted += other.silences_outlasted;
+  silences_with_death += other.silences_with_death;
+  silences_waited_for += other.silences_waited_for;
+  late_writers += other.late_writers;
+  servers_stopped += other.servers_stopped;
+  disks_lied += other.disks_lied;
+  lies += other.lies;
+  power_losses_after_lies += other.power_losses_after_lies;
+  for (size_t i = 0; i < kCleaningStepCount; ++i) cleaning_crashes[i] += other.cleaning_crashes[i];
+  losses_tried += other.losses_tried;
+  losses_accepted += other.losses_accepted;
+  keys_lost += other.keys_lost;
+  fast_calls += other.fast_calls;
+  futures += other.futures;
+  futures_dropped += other.futures_dropped;
+  overlapping_calls += other.overlapping_calls;
+  clients_paused += other.clients_paused;
+  clients_paused_long += other.clients_paused_long;
+  leases_raised += other.leases_raised;
+  leases_lowered += other.leases_lowered;
+  lowered_and_cut += other.lowered_and_cut;
+  servers_changed += other.servers_changed;
+  operations_sync += other.operations_sync;
+  guards.add(other.guards);
+  for (size_t i = 0; i < kPointCount; ++i) points[i] += other.points[i];
+  for (size_t i = 0; i < kCornerCount; ++i) runs_at[i] += other.runs_at[i];
+}
+
+}  // namespace ramcore::sim
