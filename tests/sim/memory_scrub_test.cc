@@ -110,7 +110,10 @@ class Flipping {
   template <typename Count>
   uint64_t sum(Count count) const {
     uint64_t all = 0;
-    for (const auto& server : cluster_.servers) all += count(server->master().log()->stats()).load();
+    for (const auto& server : cluster_.servers) {
+      const log::Log* const log = server->master().log();
+      if (log != nullptr) all += count(log->stats()).load();
+    }
     return all;
   }
   uint64_t found() const {
@@ -458,6 +461,44 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   flipping.cluster().network.healAll();
   EXPECT_TRUE(flipping.runUntil([&] { return flipping.damagedNow() == 0; }));
   flipping.readEverything();
+}
+
+/// All servers that keep a replica of the segment are started again before they are asked. What they kept is on their
+/// disks, and they are the only ones who have it.
+TEST(MemoryScrub, ItIsRestoredFromReplicasOfFormerLives) {
+  for (uint64_t seed = 1; seed <= 3 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Flipping flipping(seed);
+    flipping.prepare();
+    ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+    auto place = flipping.somePlace();
+    ASSERT_TRUE(place);
+    place->bit = 8 * 9;
+    const auto& servers = flipping.cluster().servers;
+    const SimServer& owner = *servers[place->server];
+    const ServerId master = owner.master().id();
+    const log::EntryView entry = flipping.logOf(*place).view(place->ref);
+    const SegmentId segment = flipping.logOf(*place).pool().segmentOf(place->ref)->id();
+    ASSERT_EQ(owner.master().replicas()->closedHolders(segment).size(), 3u);
+    flipping.flip(*place);
+    for (size_t i = 0; i < servers.size(); ++i) {
+      if (i != place->server) flipping.cluster().killServer(i, false);
+    }
+    flipping.find(*place);
+    flipping.runFor(kNanosPerSecond);
+    for (size_t i = 0; i < servers.size(); ++i) {
+      if (i != place->server) flipping.cluster().restartServer(i);
+    }
+    EXPECT_TRUE(flipping.runUntil([&] { return flipping.damagedNow() == 0; })) << "nobody gives the bytes back";
+    ASSERT_EQ(owner.master().id(), master);
+    EXPECT_TRUE(entry.verify());
+    EXPECT_TRUE(flipping.runUntil([&] {
+      const auto counts = owner.master().replicas()->counts();
+      return counts.repairing == 0 && counts.least == 3;
+    }));
+    flipping.compareReplicas();
+    flipping.readEverything();
+  }
 }
 
 /// Bits of a restored entry flip again before its mark is removed: damage of a marked entry is not reported.

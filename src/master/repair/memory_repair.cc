@@ -23,6 +23,8 @@ constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
 constexpr uint32_t kAttendedMax = 4;
 // A segment all of whose damaged entries are given up is begun only while fewer segments than this are restored.
 constexpr uint32_t kHopelessMax = 1;
+// Servers that one attempt asks for a replica of their former life; the next attempt asks others.
+constexpr size_t kOthersMax = 16;
 
 std::string text(const log::Damage& damage) {
   return "segment " + std::to_string(damage.segment.value) + ", offset " + std::to_string(damage.offset_bytes);
@@ -268,12 +270,8 @@ void MemoryRepair::forget(const log::Damage& damage) {
 runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
   // Backups give away closed replicas only, so a head is closed first.
   if (segment == parts_.log.headId()) static_cast<void>(parts_.log.requestRoll());
-  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
-  const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
-  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-  for (size_t i = 0; i < holders.size() && !damages.empty() && !stop_.load(); ++i) {
-    co_await restoreOn(holders[i], segment, damages);
-  }
+  co_await restoreOnHolders(segment, damages);
+  if (!damages.empty() && !stop_.load()) co_await restoreOnOthers(segment, damages);
   for (const log::Damage& damage : damages) {
     if (stop_.load() || parts_.log.integrity().segmentOf(damage) != nullptr) continue;
     forget(damage);
@@ -281,8 +279,37 @@ runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
   }
 }
 
+runtime::Task<void> MemoryRepair::restoreOnHolders(SegmentId segment, Damages& damages) {
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+  const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  for (size_t i = 0; i < holders.size() && !damages.empty() && !stop_.load(); ++i) {
+    const Status heard = co_await restoreOn(holders[i].address, segment, damages);
+    if (heard != Status::NotFound) continue;
+    // The backup's disk has not kept the replica, which still counts here. No other server asks for it, so this one
+    // reports the loss, and the replica is made again.
+    co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+    parts_.replicas->noteLostReplica(ServerId(holders[i].address.id), segment, holders[i].replica_epoch);
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+}
+
+/// Asks servers that may have kept a replica from their former life. Where the log has lost its replicas, they keep
+/// such a replica: none is made of a damaged segment, so it stays needed (ReplicaManager::isNeeded).
+runtime::Task<void> MemoryRepair::restoreOnOthers(SegmentId segment, Damages& damages) {
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+  const std::vector<rpc::PeerAddress> others = parts_.replicas->otherHolders(segment);
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  const size_t count = std::min(others.size(), kOthersMax);
+  for (size_t i = 0; i < count && !damages.empty() && !stop_.load(); ++i) {
+    const size_t next = works_.at(segment).others_asked++ % others.size();
+    [[maybe_unused]] const Status heard = co_await restoreOn(others[next], segment, damages);
+  }
+}
+
 /// @param damages  those that are restored are taken out
-runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Damages& damages) {
+/// @return what the holder has said last
+runtime::Task<Status> MemoryRepair::restoreOn(rpc::PeerAddress holder, SegmentId segment, Damages& damages) {
   std::vector<std::byte> replica;  // the whole replica, if it was needed
   Damages restored;
   Status heard = Status::Ok;
@@ -291,28 +318,22 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
     const Status status = co_await restoreOne(holder, damages[i], replica, heard);
     if (status == Status::Ok) {
-      taskOf(damages[i]).restored_from = holder.address.id;
+      taskOf(damages[i]).restored_from = holder.id;
       restored.push_back(damages[i]);
       damages.erase(damages.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
     }
   }
-  if (heard == Status::NotFound) {
-    // The backup's disk has not kept the replica, which still counts here. No other server asks for it, so this one
-    // reports the loss, and the replica is made again.
-    co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
-    parts_.replicas->noteLostReplica(ServerId(holder.address.id), segment, holder.replica_epoch);
-    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-  }
   if (!restored.empty()) co_await release(std::move(restored));
+  co_return heard;
 }
 
 /// @param replica  the whole replica, if it is here already or is fetched now
 /// @param heard    set to what the holder says
 /// @return anything but Ok: the entry cannot be restored from this holder, or its segment has gone
-runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica,
-                                               Status& heard) {
+runtime::Task<Status> MemoryRepair::restoreOne(rpc::PeerAddress holder, log::Damage damage,
+                                               std::vector<std::byte>& replica, Status& heard) {
   log::Integrity& integrity = parts_.log.integrity();
   const log::Segment* segment = integrity.segmentOf(damage);
   if (segment == nullptr) co_return Status::NotFound;
@@ -321,11 +342,11 @@ runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage
     const bool is_compacted = segment->compactionCount() != 0;
     Piece piece;
     const uint32_t bytes = std::min(parts_.log.config().entry_bytes_max, length - damage.offset_bytes);
-    heard = co_await ask(holder.address, damage.segment, damage.offset_bytes, bytes, piece);
+    heard = co_await ask(holder, damage.segment, damage.offset_bytes, bytes, piece);
     if (heard == Status::Ok && piece.replica_bytes == length) co_return integrity.restore(damage, piece.bytes);
     // The replica was made before the segment was compacted: the entry lies elsewhere in it.
     if (!is_compacted || (heard != Status::Ok && heard != Status::BadRequest)) co_return Status::Corrupt;
-    heard = co_await fetchWhole(holder.address, damage.segment, replica);
+    heard = co_await fetchWhole(holder, damage.segment, replica);
     if (heard != Status::Ok) co_return heard;
   }
   if (replica.size() == length) co_return integrity.restore(damage, ByteSpan(replica).subspan(damage.offset_bytes));

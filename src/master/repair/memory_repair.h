@@ -81,6 +81,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     /// The pauses between attempts while isHopeless().
     runtime::DoublingPause hopeless_pause{10 * runtime::kNanosPerSecond, 600 * runtime::kNanosPerSecond};
     bool is_running = false;
+    size_t others_asked = 0;  ///< servers that were asked for a replica of their former life
     bool isHopeless() const;
   };
   /// A piece of a replica.
@@ -105,8 +106,11 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   RepairTask& taskOf(const log::Damage& damage);
   void forget(const log::Damage& damage);
   runtime::Task<void> restore(SegmentId segment, Damages damages);
-  runtime::Task<void> restoreOn(Holder holder, SegmentId segment, Damages& damages);
-  runtime::Task<Status> restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica, Status& heard);
+  runtime::Task<void> restoreOnHolders(SegmentId segment, Damages& damages);
+  runtime::Task<void> restoreOnOthers(SegmentId segment, Damages& damages);
+  runtime::Task<Status> restoreOn(rpc::PeerAddress holder, SegmentId segment, Damages& damages);
+  runtime::Task<Status> restoreOne(rpc::PeerAddress holder, log::Damage damage, std::vector<std::byte>& replica,
+                                   Status& heard);
   runtime::Task<void> release(Damages damages);
   runtime::Task<Status> fetchWhole(rpc::PeerAddress holder, SegmentId segment, std::vector<std::byte>& replica);
   runtime::Task<Status> ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes, uint32_t bytes_max,

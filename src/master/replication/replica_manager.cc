@@ -283,6 +283,14 @@ runtime::Task<void> ReplicaManager::raise(SegmentId segment, uint64_t replica_ep
   --raising_;
 }
 
+std::vector<rpc::PeerAddress> ReplicaManager::otherHolders(SegmentId segment) const {
+  std::vector<rpc::PeerAddress> others = placement_.available();
+  for (const Holder& holder : closedHolders(segment)) {
+    std::erase_if(others, [&](const rpc::PeerAddress& other) { return other.id == holder.address.id; });
+  }
+  return others;
+}
+
 void ReplicaManager::noteLostReplica(ServerId backup, SegmentId segment, uint64_t replica_epoch) {
   if (stopped_) return;
   applyQueued();

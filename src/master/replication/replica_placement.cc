@@ -41,6 +41,14 @@ uint32_t ReplicaPlacement::availableCount() const {
       std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); }));
 }
 
+std::vector<rpc::PeerAddress> ReplicaPlacement::available() const {
+  std::vector<rpc::PeerAddress> all;
+  for (const Member& member : members_) {
+    if (mayKeep(member)) all.push_back(member.address);
+  }
+  return all;
+}
+
 uint32_t ReplicaPlacement::leastCount() const {
   return options_.local_replica ? 1 : std::max(1U, std::min(options_.min_replicas, options_.replicas));
 }

@@ -49,6 +49,7 @@ class ReplicaPlacement {
   uint32_t leastCount() const;
   /// Members that may keep replicas of this log.
   uint32_t availableCount() const;
+  std::vector<rpc::PeerAddress> available() const;
   /// Replicas that a segment should have now, by configuration and by the servers that live.
   uint32_t targetCount() const;
   /// Replicas that a segment could have now: as targetCount(), but a server that has failed lately counts only if it

@@ -69,8 +69,10 @@ size_t MemoryDamage::spoil(master::Master& master, TableId table, const HashRang
     flip(log, place);
     find(log, place.ref);
   }
-  std::vector<Place>& all = flipped_[master.id()];
-  all.insert(all.end(), places.begin(), places.end());
+  if (master.replicas() == nullptr) {
+    std::vector<Place>& all = flipped_[master.id()];
+    all.insert(all.end(), places.begin(), places.end());
+  }
   return places.size();
 }
 

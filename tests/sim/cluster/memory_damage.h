@@ -28,15 +28,15 @@ class MemoryDamage {
   static bool isIn(const master::Master& master);
 
   /// Flips bits of some objects of a tablet that are alive, of what says which object it is. A message that borrows a
-  /// value has the right one. The master keeps no replicas.
+  /// value has the right one.
   /// @return the number of objects
   size_t spoil(master::Master& master, TableId table, const HashRange& range, runtime::Random& random);
-  /// Puts the right bytes back in the place of those that were flipped on this server.
+  /// Where there are no replicas: puts the right bytes back in the place of those that were flipped on this server.
   /// @return false: not all could be yet; call again
   bool restore(master::Master& master);
 
  private:
-  std::map<ServerId, std::vector<Place>> flipped_;
+  std::map<ServerId, std::vector<Place>> flipped_;  // where nothing else restores them
 };
 
 }  // namespace ramcore::sim

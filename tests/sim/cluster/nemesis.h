@@ -176,6 +176,7 @@ class Nemesis {
   void lookAtMove(const AwaitedMove& awaited);
   void strikeMove(const AwaitedMove& awaited);
   bool dieMoving(size_t index);
+  bool mayLoseObjects(size_t index);
   void loseObjects(const AwaitedMove& awaited);
   void restoreObjects(const SimServer* server, size_t index);
   runtime::Task<void> dropWhileMoving();

@@ -135,8 +135,7 @@ void Nemesis::awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source
   const std::optional<size_t> to = indexOf(destination);
   if (!from || !to || from == to) return;
   const auto step = static_cast<MoveStep>(random_.below(kMoveStepCount));
-  // Where servers keep replicas and are killed, a server may find nobody who gives back what its memory has lost.
-  const bool spoils = random_.below(3) == 0 && !options_.crashes;
+  const bool spoils = random_.below(3) == 0;
   auto victims = static_cast<MoveVictims>(random_.below(kMoveVictimsCount - 1));
   if (!options_.crashes) victims = MoveVictims::Coordinator;
   if (spoils) {
@@ -209,20 +208,29 @@ bool Nemesis::dieMoving(size_t index) {
   return true;
 }
 
-// There are no replicas, so somebody puts the right bytes back later. No thread stands still while it reads them.
+// Whether each segment has a replica from which it can be restored, or somebody does that without one. No other message
+// borrows what is spoiled, and no thread stands still while it reads that.
+bool Nemesis::mayLoseObjects(size_t index) {
+  SimServer& server = *cluster_.servers[index];
+  if (cluster_.isDown(index) || !server.isServing() || server.slowReader().isReading()) return false;
+  return !options_.crashes || (isWhole(index) && power_watch_.mayVanish(rotten_));
+}
+
+// With replicas the server restores them itself.
 void Nemesis::loseObjects(const AwaitedMove& awaited) {
   const size_t index = random_.below(6) == 0 ? awaited.destination : awaited.source;
   const auto stored = cluster_.disk.contents().find(coordinator::keyOf(awaited.tablet));
   coordinator::Tablet tablet;
-  const bool is_there = stored != cluster_.disk.contents().end() && coordinator::decode(stored->second, tablet);
+  const bool is_there =
+      stored != cluster_.disk.contents().end() && coordinator::decode(stored->second, tablet) && mayLoseObjects(index);
   if (!is_there) return;
   SimServer& server = *cluster_.servers[index];
-  if (cluster_.isDown(index) || !server.isServing() || server.slowReader().isReading()) return;
   const size_t objects = memory_damage_.spoil(server.master(), tablet.table, tablet.range, random_);
   if (objects == 0) return;
   counts_.objects_spoiled += objects;
   ++counts_.move_losses[static_cast<size_t>(awaited.step)];
   ++counts_.move_victims[static_cast<size_t>(MoveVictims::Objects)];
+  if (server.master().replicas() != nullptr) return;
   ++spoiled_;
   later(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 3 * kSecond),
         [this, &server, index] { restoreObjects(&server, index); });

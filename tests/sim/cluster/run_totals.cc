@@ -125,7 +125,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"moves on at once", counts.moves_on, per_seed(0.2, 0.1)},
       {"splits that waited for moves", counts.moves_then_split, withFaults(0.1)},
       {"tables dropped", counts.tables_dropped, withFaults(0.5)},
-      {"objects spoiled in a move", counts.objects_spoiled, withFaults(per_seed(0.4, 0))},
+      {"objects spoiled in a move", counts.objects_spoiled, withFaults(0.4)},
       {"splits done", counts.splits_done, 1},
       {"stale epochs refused", counts.stale_epochs, per_seed(10, 30)},
       {"lease refusals", counts.lease_refusals, withFaults(per_seed(50, 20))},
@@ -146,7 +146,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     for (size_t i = 0; i < kJudgeCountNames.size() && kind.judged; ++i) {
       floors.push_back({std::string("judge of frames: ") + kJudgeCountNames[i], counts.judged[i], kJudgedPerSeed[i]});
     }
-    for (size_t i = 0; i < static_cast<size_t>(MoveVictims::Objects); ++i) {
+    for (size_t i = 0; i < kMoveVictimsCount; ++i) {
       floors.push_back({"died in a move: " + std::string(name(static_cast<MoveVictims>(i))), counts.move_victims[i],
                         withFaults(0.25)});
     }
@@ -161,7 +161,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   for (size_t i = 0; i < kMoveStepCount; ++i) {
     const std::string step(name(static_cast<MoveStep>(i)));
     floors.push_back({"a restart in a move: " + step, counts.move_restarts[i], withFaults(0.08)});
-    floors.push_back({"a loss in a move: " + step, counts.move_losses[i], withFaults(per_seed(0.03, 0))});
+    floors.push_back({"a loss in a move: " + step, counts.move_losses[i], withFaults(per_seed(0.03, 0.05))});
     if (kind.crashes) {
       floors.push_back({"a death in a move: " + step, counts.move_deaths[i], withFaults(0.08)});
       floors.push_back({"power lost in a move: " + step, counts.move_power_losses[i], withFaults(0.05)});
