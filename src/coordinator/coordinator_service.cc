@@ -19,6 +19,18 @@ using wire::Opcode;
 
 // Masters in one CheckMasters request. A backup has replicas of far fewer.
 constexpr int kMastersCheckedMax = 4'096;
+// Tablets that are looked at in one renewal, of those that the server says it fetches.
+constexpr size_t kIntakesMax = 256;
+
+std::vector<RecoveryAttempts::Intake> intakesOf(const control::RenewServerLeaseRequest& message) {
+  std::vector<RecoveryAttempts::Intake> intakes;
+  for (const control::Intake& intake : message.intakes()) {
+    if (intakes.size() == kIntakesMax) break;
+    intakes.push_back({TabletId(intake.tablet()), TabletEpoch(intake.epoch())});
+  }
+  return intakes;
+}
+
 // @param server  nullptr: there is no record of it
 control::MasterStanding standingOf(const Server* server, bool is_still_to_come) {
   if (server != nullptr && server->alive) return control::STANDING_ALIVE;
@@ -136,6 +148,7 @@ void CoordinatorService::renewServer(Request request) {
       id, Membership::Renewal{
               .nonce = message.nonce(), .live_bytes = message.live_bytes(), .room_bytes = message.room_bytes()});
   if (renewed != Status::Ok) return refuse(std::move(request), renewed);
+  if (gate_.isReliable(request)) services_.recoveries.reviewIntakes(id, intakesOf(message));
   control::RenewServerLeaseResponse response;
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());

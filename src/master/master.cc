@@ -123,6 +123,14 @@ ServerLoad Master::load() const {
   return {.live_bytes = live, .room_bytes = parts_->log.limit().roomBytes()};
 }
 
+std::vector<IntakeRef> Master::intakes() const {
+  std::vector<IntakeRef> intakes;
+  for (const store::Tablet& tablet : tablets_.list()) {
+    if (tablet.state == store::TabletState::Pulling) intakes.push_back({tablet.id, tablet.epoch});
+  }
+  return intakes;
+}
+
 void Master::onEnlisted(ServerId id, ClusterId cluster) {
   preparing_ = true;
   serve(id, cluster).detach();

@@ -141,6 +141,7 @@ class Master final : private LinkObserver {
   void onEnlisted(ServerId id, ClusterId cluster) override;
   void onMembers(std::vector<Member> members) override;
   ServerLoad load() const override;
+  std::vector<IntakeRef> intakes() const override;
   void onRejected(Status status, const std::string& why) override;
 
   /// What exists once the server has its id.

@@ -233,6 +233,34 @@ runtime::Task<bool> RecoveryAttempts::forget(ServerId master, TabletId tablet, T
   co_return !parts_.journal.stopping();
 }
 
+// Nobody wants what is forgotten here. No server is told of a tablet before the tablet is stored, and only the attempt
+// with the latest epoch is granted. A server whose log is in the tablet's list holds a part of the contents, under an
+// older epoch if it is to recover the rest.
+void RecoveryAttempts::reviewIntakes(ServerId server, const std::vector<Intake>& intakes) {
+  for (const Intake& intake : intakes) {
+    const Tablet* tablet = parts_.map.findTablet(intake.tablet);
+    const bool is_old = tablet == nullptr || (intake.epoch < tablet->last_epoch && !holdsPart(*tablet, server));
+    if (!is_old || RC_MUTATION("keep-old-intakes")) continue;
+    std::set<TabletId>& forgetting = forgetting_[server];
+    // Whatever a server says, the calls to it stay few. What is left out is said again with the next renewal.
+    if (forgetting.size() >= kAtOnce || !forgetting.insert(intake.tablet).second) continue;
+    forgetOld(server, intake).detach();
+  }
+}
+
+bool RecoveryAttempts::holdsPart(const Tablet& tablet, ServerId server) {
+  if (RC_MUTATION("forget-a-part-of-the-contents")) return false;
+  return tablet.owner == server || tablet.logOf(server) != nullptr;
+}
+
+runtime::Task<void> RecoveryAttempts::forgetOld(ServerId server, Intake intake) {
+  Journal::Running running(parts_.journal);
+  (void)co_await forget(server, intake.tablet, intake.epoch, false);
+  const auto at = forgetting_.find(server);
+  at->second.erase(intake.tablet);
+  if (at->second.empty()) forgetting_.erase(at);
+}
+
 // ---- granting
 
 // Gives the tablets that are fetched to the server: from here on they are its own, whatever becomes of it. False if the

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "coordinator/tablets/parts.h"
@@ -13,7 +14,8 @@ namespace ramcore::coordinator {
 /// as Recovering with that server and an epoch of their own; it keeps a tablet while the tablet's record says so.
 ///
 /// The state of attempts is not stored: the next coordinator makes them anew from the stored tablets, and asks and
-/// sends again.
+/// sends again. It does not know of those that were given up and whose server has not heard of that; servers say what
+/// they are fetching (reviewIntakes).
 /// Thread: one executor.
 class RecoveryAttempts {
  public:
@@ -41,6 +43,15 @@ class RecoveryAttempts {
   /// before.
   /// @param keeps_tablet  it is a survivor, and keeps the tablet that it held before
   runtime::Task<bool> forget(ServerId master, TabletId tablet, TabletEpoch epoch, bool keeps_tablet);
+
+  struct Intake {
+    TabletId tablet;
+    TabletEpoch epoch;
+  };
+  /// Called with what a server is fetching: has it forget those tablets that it was told to fetch under an older epoch
+  /// than the latest, or that are no more. They would take its memory for ever. It keeps a tablet of which its log
+  /// holds a part that counts.
+  void reviewIntakes(ServerId server, const std::vector<Intake>& intakes);
 
   /// True if a server is fetching the tablet.
   bool isAtWork(TabletId tablet) const { return at_work_.contains(tablet); }
@@ -75,6 +86,8 @@ class RecoveryAttempts {
   runtime::Task<bool> grant(Attempt& attempt);
   void fail(const Attempt& attempt, const std::vector<Pending>& failed, bool for_places = false);
   void leaveOut(Attempt& attempt);
+  static bool holdsPart(const Tablet& tablet, ServerId server);
+  runtime::Task<void> forgetOld(ServerId server, Intake intake);
   runtime::Task<void> forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch, bool keeps_tablet);
   bool mayGrant(const Attempt& attempt) const;
   runtime::Task<void> runTake(ServerId dead, ServerId owner, std::vector<TabletId> tablets);
@@ -88,6 +101,7 @@ class RecoveryAttempts {
   const Listener listener_;
   std::map<TabletId, TabletEpoch> at_work_;
   std::map<ServerId, size_t> taking_;  // by dead server: granted tablets that are not answered for yet; no entry is 0
+  std::map<ServerId, std::set<TabletId>> forgetting_;  // forgetOld() is under way; no entry is empty
 };
 
 }  // namespace ramcore::coordinator

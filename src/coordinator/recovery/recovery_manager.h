@@ -69,6 +69,11 @@ class RecoveryManager final : public TabletOperations {
   /// After Journal::stop().
   void stop();
 
+  /// As RecoveryAttempts::reviewIntakes(). Only while this state may be acted on (Membership::isSettled).
+  void reviewIntakes(ServerId server, const std::vector<RecoveryAttempts::Intake>& intakes) {
+    attempts_.reviewIntakes(server, intakes);
+  }
+
   /// What has ended since this process started.
   struct Finished {
     uint64_t servers = 0;  ///< servers that had tablets to bring back

@@ -24,6 +24,9 @@ constexpr int64_t kRenewalsPerLease = 4;
 constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // No coordinator grants a longer lease. The bound keeps arithmetic with a number from the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
+// What a renewal tells at most of the tablets that are fetched. Those that nobody wants any more stay until they are
+// told, and the others do not stay.
+constexpr size_t kIntakesMax = 256;
 
 // Why a call has ended with `status`: one line, for a person.
 std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Caller& caller) {
@@ -35,6 +38,14 @@ std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Ca
   }
   return "the coordinator at " + coordinators.toString() + " answers " + std::string(name(status)) +
          "; its log says more";
+}
+
+void addIntakes(const std::vector<IntakeRef>& intakes, control::RenewServerLeaseRequest& request) {
+  for (size_t i = 0; i < std::min(intakes.size(), kIntakesMax); ++i) {
+    control::Intake& intake = *request.add_intakes();
+    intake.set_tablet(intakes[i].tablet.value);
+    intake.set_epoch(intakes[i].epoch.value);
+  }
 }
 
 }  // namespace
@@ -196,6 +207,7 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     request.set_live_bytes(load.live_bytes);
     request.set_room_bytes(load.room_bytes);
     request.set_nonce(nonce_);
+    addIntakes(observer_.intakes(), request);
     control::RenewServerLeaseResponse response;
     // The lease is counted from before the request leaves; the coordinator counts it from later.
     const int64_t sent_ns = executor_.clock().nowNs();

@@ -41,6 +41,12 @@ struct ServerLoad {
   uint64_t room_bytes = 0;  ///< by how much live_bytes may grow before writes are refused
 };
 
+/// A tablet whose contents are fetched, and which is not answered for.
+struct IntakeRef {
+  TabletId tablet;
+  TabletEpoch epoch;
+};
+
 /// Is told about this server's standing at the coordinator. On the executor of the link.
 class LinkObserver {
  public:
@@ -51,6 +57,8 @@ class LinkObserver {
   virtual void onMembers(std::vector<Member> members) { (void)members; }
   /// Called before each renewal; the renewal reports the result to the coordinator.
   virtual ServerLoad load() const { return {}; }
+  /// Likewise. The coordinator says which of them nobody wants any more (DropTablet).
+  virtual std::vector<IntakeRef> intakes() const { return {}; }
   /// The coordinator has declared this server dead, or refuses it for good. Final; `why` is for a person.
   virtual void onRejected(Status status, const std::string& why) = 0;
 };

@@ -177,7 +177,12 @@ class Bench {
   /// All servers that are up renew, as they would by themselves.
   void renewAll() {
     for (auto& [id, machine] : cluster_.machines()) {
-      if (machine.up) (void)life_->membership.renew(id);
+      if (!machine.up || life_->membership.renew(id) != Status::Ok) continue;
+      std::vector<RecoveryAttempts::Intake> intakes;
+      for (const auto& [tablet, held] : machine.tablets) {
+        if (held.pulling) intakes.push_back({tablet, held.tablet.epoch});
+      }
+      if (life_->membership.isSettled()) life_->recoveries.reviewIntakes(id, intakes);
     }
   }
   /// Lets time pass while servers that are up renew their leases.

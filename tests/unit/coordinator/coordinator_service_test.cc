@@ -387,6 +387,28 @@ class CoordinatorOfLiars : public CoordinatorService {
   }
 };
 
+// A server fetches a tablet that is no more, or says so.
+TEST_F(CoordinatorOfLiars, WhoFetchesATabletThatIsNoMoreIsToldToForgetIt) {
+  control::RenewServerLeaseRequest renew;
+  renew.set_id(1);
+  renew.set_cluster(7);
+  renew.set_nonce(1);
+  control::RenewServerLeaseResponse response;
+  ASSERT_EQ(ask(first_, Opcode::RenewServerLease, renew, response), Status::Ok);
+  EXPECT_EQ(commands_, 0);
+  control::Intake& intake = *renew.add_intakes();
+  intake.set_tablet(99);
+  intake.set_epoch(3);
+  ASSERT_EQ(ask(first_, Opcode::RenewServerLease, renew, response), Status::Ok);
+  ASSERT_EQ(scheduler_.runUntil([&] { return commands_ == 1; }, 100'000), runtime::SimScheduler::Stop::Done);
+  for (uint64_t tablet = 100; tablet < 100'000; ++tablet) renew.add_intakes()->set_tablet(tablet);
+  ASSERT_EQ(ask(first_, Opcode::RenewServerLease, renew, response), Status::Ok);
+  // The two enlisted servers go on being served.
+  tells_own_id_ = true;
+  EXPECT_EQ(statesInStatus(), 2);
+  EXPECT_LE(commands_, 1 + 16);
+}
+
 // Clients would refuse the status of the whole cluster because of one such answer.
 TEST_F(CoordinatorOfLiars, NobodySpeaksForAnotherServerInTheStatus) {
   state_.set_id(2);

@@ -269,6 +269,52 @@ TEST_F(Recoveries, AFailedAttemptIsFollowedByOneAtAnotherServer) {
   }
 }
 
+// The coordinator gives attempts up and is gone before their server has heard of that. The next one does not know of
+// them.
+TEST_F(Recoveries, WhatAnEarlierCoordinatorHasGivenUpIsForgotten) {
+  bench.cluster().keepLog(first, {second, third});
+  bench.cluster().machine(fourth).stalls = true;
+  bench.kill(first);
+  ASSERT_TRUE(runRenewing([&] { return bench.cluster().machine(fourth).recovery_count == 1; }));
+  bench.cluster().machine(fourth).drop_failure = Status::RetryLater;
+  bench.cluster().machine(fourth).pull_failure = Status::NoSpace;
+  ASSERT_TRUE(runRenewing([&] {
+    return bench.life().map.tabletsIn(TabletState::Recovering).empty() && bench.life().recoveries.reports().empty();
+  }));
+  const size_t left = bench.cluster().machine(fourth).tablets.size();
+  ASSERT_GT(left, bench.life().map.tabletsOwnedBy(fourth).size()) << "the attempt has left nothing";
+  bench.restart();
+  bench.cluster().machine(fourth).drop_failure = Status::Ok;
+  bench.passRenewing(10 * kSecond);
+  expectBack(bench, table, first);
+  EXPECT_EQ(bench.cluster().machine(fourth).tablets.size(), bench.life().map.tabletsOwnedBy(fourth).size());
+}
+
+// A server may say anything. It hears commands about nothing but what is over, and few at a time.
+TEST_F(Recoveries, WhatAServerSaysItFetchesIsForgottenOnlyIfItIsOver) {
+  bench.cluster().keepLog(first, {second, third});
+  bench.cluster().machine(fourth).stalls = true;
+  bench.kill(first);
+  ASSERT_TRUE(runRenewing([&] { return bench.cluster().machine(fourth).recovery_count == 1; }));
+  std::vector<RecoveryAttempts::Intake> all;
+  std::vector<RecoveryAttempts::Intake> old;
+  for (const auto& [id, held] : bench.cluster().machine(fourth).tablets) all.push_back({id, held.tablet.epoch});
+  ASSERT_FALSE(all.empty());
+  for (uint64_t id = 1'000; id < 1'100; ++id) old.push_back({TabletId(id), TabletEpoch(1)});
+  const uint64_t calls = bench.life().masters.callCount();
+  bench.life().recoveries.reviewIntakes(fourth, all);
+  EXPECT_EQ(bench.life().masters.callCount(), calls) << "a recovery that goes on";
+  bench.life().recoveries.reviewIntakes(fourth, old);
+  bench.life().recoveries.reviewIntakes(fourth, old);
+  EXPECT_EQ(bench.life().masters.callCount(), calls + 16);
+  bench.passRenewing(kSecond);
+  EXPECT_EQ(bench.cluster().machine(fourth).tablets.size(), all.size());
+  for (const RecoveryAttempts::Intake& intake : all) {
+    EXPECT_FALSE(bench.cluster().machine(fourth).dropped.contains(intake.tablet) &&
+                 bench.cluster().machine(fourth).dropped[intake.tablet] >= intake.epoch);
+  }
+}
+
 TEST_F(Recoveries, WhoHasRoomGetsItsTurnWhateverItsNumber) {
   bench.cluster().keepLog(first, {second, third});
   bench.cluster().machine(second).pull_failure = Status::NoSpace;

@@ -51,7 +51,9 @@ struct Observer final : LinkObserver {
     rejections.push_back(status);
     reason = why;
   }
+  std::vector<IntakeRef> intakes() const override { return fetched; }
   bool enlisted = false;
+  std::vector<IntakeRef> fetched;
   std::vector<size_t> told;  // how many live
   std::vector<Status> rejections;
   std::string reason;
@@ -266,6 +268,19 @@ TEST_F(CoordinatorLinkTest, RenewalsNameTheClusterAndTheLatestChangeThatWasHeard
   change_ = {.start = 6, .number = 120};
   ASSERT_TRUE(runUntil([this] { return renewal_.heard().start() == 6; }));
   EXPECT_EQ(renewal_.heard().number(), 120U);
+}
+
+TEST_F(CoordinatorLinkTest, RenewalsNameTheTabletsThatAreFetched) {
+  observer_.fetched = {{TabletId(5), TabletEpoch(3)}, {TabletId(6), TabletEpoch(1)}};
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 1; }));
+  ASSERT_EQ(renewal_.intakes_size(), 2);
+  EXPECT_EQ(renewal_.intakes(0).tablet(), 5U);
+  EXPECT_EQ(renewal_.intakes(0).epoch(), 3U);
+  EXPECT_EQ(renewal_.intakes(1).tablet(), 6U);
+  observer_.fetched.assign(10'000, {TabletId(7), TabletEpoch(1)});
+  ASSERT_TRUE(runUntil([this] { return renewal_.intakes_size() != 2; }));
+  EXPECT_EQ(renewal_.intakes_size(), 256);
 }
 
 // A coordinator that was started on another directory, or on an older copy of its own, knows nothing of this server.
