@@ -68,41 +68,44 @@ struct PullResults {
 };
 
 /// New owner -> owner, before the hand-over: how much room a part of a tablet takes in the new owner's log, and which
-/// key hashes several keys have. Response: struct, then `crowded_count` key hashes. The range is divided into kWindows
-/// windows of equal width, so that an answer costs little however large the tablet is.
+/// key hashes several keys have. Response: struct, then `crowded_count` key hashes. Objects are answered in the order
+/// of their hashes, some thousands at a time, so that an answer costs little however large the tablet is.
 struct MeasureTablet {
   static constexpr Opcode kOpcode = Opcode::MeasureTablet;
-  static constexpr uint32_t kWindows = 4096;
+  /// What is asked about: objects; or all that is not objects, in one answer.
+  enum class Part : uint32_t { Objects = 0, Rest = 1 };
   static constexpr uint32_t kCrowdedMax = 1024;
   static constexpr uint32_t kCrowdedAll = UINT32_MAX;
   struct Request {
     RequestHeader header;
     TabletId tablet;
     TabletEpoch epoch;
-    uint32_t window;  ///< the first one that is asked about; kWindows: only what follows the windows is wanted
+    KeyHash cursor;  ///< of objects: the first hash that is asked about
+    Part part;
     uint32_t reserved = 0;
 
-    constexpr bool isValid() const { return header.isValid() && window <= kWindows && reserved == 0; }
+    constexpr bool isValid() const { return header.isValid() && part <= Part::Rest && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
-    uint64_t object_bytes;     ///< of the objects in the windows that are answered; in an answer to what follows them,
-                               ///< of the results of calls
+    uint64_t object_bytes;     ///< of objects; of the rest: of the results of calls
     uint64_t large_bytes;      ///< the part in objects above LogConfig::smallEntryBytesMax()
     uint64_t tombstone_bytes;  ///< what their tombstones would take
     uint64_t appended_bytes;   ///< that the owner has appended to its log for all of its tablets, before it looked
-    uint32_t next_window;      ///< the first one that is not answered; kWindows: none is left
-    uint32_t crowded_count;    ///< of the key hashes that follow: those that several keys have, ascending, in an answer
-                               ///< to what follows the windows. kCrowdedAll: there are too many to name
+    KeyHash next_cursor;       ///< of objects, unless done: the first hash that is not answered
+    uint32_t crowded_count;    ///< of the key hashes that follow: those that several keys have, ascending; of the rest.
+                               ///< kCrowdedAll: there are too many to name
+    uint8_t done;              ///< 1: no object is left
+    uint8_t reserved[3] = {};
 
     constexpr bool isValid() const {
-      return header.isValid() && next_window <= kWindows &&
+      return header.isValid() && done <= 1 && isZero(reserved) &&
              (crowded_count <= kCrowdedMax || crowded_count == kCrowdedAll);
     }
   };
 };
-static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 40);
-static_assert(Message<MeasureTablet::Response> && sizeof(MeasureTablet::Response) == 48);
+static_assert(Message<MeasureTablet::Request> && sizeof(MeasureTablet::Request) == 48);
+static_assert(Message<MeasureTablet::Response> && sizeof(MeasureTablet::Response) == 56);
 
 /// New owner -> owner, before the hand-over: the clients that the owner knows, so that their leases can be confirmed to
 /// the new owner all at once, before their first calls come. Response: struct, then `count` client ids, ascending.

@@ -54,8 +54,9 @@ class ResultSource {
                                          .large_bytes = 0,
                                          .tombstone_bytes = 0,
                                          .appended_bytes = 0,
-                                         .next_window = wire::MeasureTablet::kWindows,
-                                         .crowded_count = 0};
+                                         .next_cursor = 0,
+                                         .crowded_count = 0,
+                                         .done = 1};
   std::vector<KeyHash> crowded;  // that follow
 
  private:

@@ -14,8 +14,16 @@ TEST_F(MasterHostilePullTest, SizesThatNoTabletHas) {
     return pullOnce();
   };
   EXPECT_EQ(end([](auto&) {}), Status::Ok);
-  EXPECT_EQ(end([](auto& answer) { answer.next_window = 0; }), Status::BadRequest) << "it would be asked for ever";
-  EXPECT_EQ(end([](auto& answer) { answer.next_window = wire::MeasureTablet::kWindows + 1; }), Status::BadRequest);
+  const auto endAt = [&](KeyHash next) {
+    return end([&](auto& answer) {
+      answer.done = 0;
+      answer.next_cursor = next;
+    });
+  };
+  EXPECT_EQ(endAt(kFirstHash - 1), Status::BadRequest) << "outside of the tablet";
+  EXPECT_EQ(endAt(kFirstHash), Status::BadRequest) << "it would be asked for ever";
+  EXPECT_EQ(endAt(kFirstHash + 1), Status::BadRequest) << "the same once more";
+  EXPECT_EQ(end([](auto& answer) { answer.done = 2; }), Status::BadRequest);
   EXPECT_EQ(end([](auto& answer) { answer.object_bytes = ~uint64_t{0}; }), Status::BadRequest);
   EXPECT_EQ(end([](auto& answer) { answer.tombstone_bytes = ~uint64_t{0}; }), Status::BadRequest);
   EXPECT_EQ(end([](auto& answer) { answer.large_bytes = 5000; }), Status::BadRequest) << "more than all";

@@ -57,11 +57,12 @@ class MasterRoomTest : public MasterRecoveryTest {
   void expectAllThere() {
     for (const auto& [key, value] : lower_) ASSERT_EQ(read(key, kEpoch, kTo).value, value) << key;
   }
-  MeasureTablet::Response measure(uint32_t window) {
+  MeasureTablet::Response measure(MeasureTablet::Part part, KeyHash cursor = 0) {
     const MeasureTablet::Request request{.header = header(Opcode::MeasureTablet),
                                          .tablet = TabletId(2),
                                          .epoch = TabletEpoch(kSourceEpoch),
-                                         .window = window};
+                                         .cursor = cursor,
+                                         .part = part};
     const auto call = world.send(world.other_server, join({bytesOf(request)}), 0);
     EXPECT_EQ(call->outcome(), Status::Ok);
     MeasureTablet::Response answer{};
@@ -81,10 +82,12 @@ TEST_F(MasterRoomTest, WhatATabletTakesIsMeasured) {
   uint64_t objects = 0;
   uint64_t tombstones = 0;
   uint64_t large = 0;
-  for (uint32_t window = 0; window < MeasureTablet::kWindows;) {
-    const MeasureTablet::Response answer = measure(window);
-    ASSERT_GT(answer.next_window, window);
-    window = answer.next_window;
+  KeyHash cursor = 0;
+  for (bool is_done = false; !is_done;) {
+    const MeasureTablet::Response answer = measure(MeasureTablet::Part::Objects, cursor);
+    is_done = answer.done != 0;
+    ASSERT_TRUE(is_done || answer.next_cursor > cursor);
+    cursor = answer.next_cursor;
     objects += answer.object_bytes;
     tombstones += answer.tombstone_bytes;
     large += answer.large_bytes;
@@ -101,7 +104,7 @@ TEST_F(MasterRoomTest, WhatATabletTakesIsMeasured) {
   EXPECT_EQ(large, 0u);
   const uint64_t results = world.servers[kFrom]->master().results().inRange(TableId(kTable), {0, kMiddle - 1}).size();
   EXPECT_GT(results, 0u);
-  EXPECT_EQ(measure(MeasureTablet::kWindows).object_bytes, results * store::ResultEntry::kAlignedBytes);
+  EXPECT_EQ(measure(MeasureTablet::Part::Rest).object_bytes, results * store::ResultEntry::kAlignedBytes);
 }
 
 TEST_F(MasterRoomTest, ATabletThatDoesNotFitIsNotTaken) {
@@ -165,16 +168,21 @@ TEST_F(MasterRoomTest, QuestionsThatMakeNoSense) {
   const auto ask = [&](const MeasureTablet::Request& request) {
     return world.send(world.other_server, join({bytesOf(request)}), 0)->outcome();
   };
-  MeasureTablet::Request request{
-      .header = header(Opcode::MeasureTablet), .tablet = TabletId(9), .epoch = TabletEpoch(2), .window = 0};
+  MeasureTablet::Request request{.header = header(Opcode::MeasureTablet),
+                                 .tablet = TabletId(9),
+                                 .epoch = TabletEpoch(2),
+                                 .cursor = 0,
+                                 .part = MeasureTablet::Part::Objects};
   EXPECT_EQ(ask(request), Status::WrongServer);
   request.tablet = TabletId(2);
   request.epoch = TabletEpoch(1);
   EXPECT_EQ(ask(request), Status::StaleEpoch);
   request.epoch = TabletEpoch(2);
-  request.window = MeasureTablet::kWindows + 1;
+  request.cursor = kMiddle;
+  EXPECT_EQ(ask(request), Status::BadRequest) << "of another tablet";
+  request.part = static_cast<MeasureTablet::Part>(2);
   EXPECT_EQ(ask(request), Status::BadRequest);
-  request.window = MeasureTablet::kWindows;
+  request.part = MeasureTablet::Part::Rest;
   EXPECT_EQ(ask(request), Status::Ok);
   EXPECT_NE(world.send(join({bytesOf(request)}))->outcome(), Status::Ok) << "from a client";
 }

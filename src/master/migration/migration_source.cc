@@ -20,10 +20,6 @@ constexpr uint64_t kResponseBytesBusy = 64 * 1024;
 /// Objects go without the results that they carry: those that are still needed go with pullResults.
 constexpr log::Keep kKeep{.name = true, .result = false};
 
-// An answer looks at no more objects than this, and those of one window.
-constexpr size_t kObjectsPerMeasure = 16 * 1024;
-constexpr uint32_t kWindowsPerMeasure = 512;
-
 static_assert(store::CrowdedHashes::kMost <= wire::MeasureTablet::kCrowdedMax);
 
 uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
@@ -169,71 +165,60 @@ void MigrationSource::pullHashes(rpc::Request request) {
   request.reply(std::move(response));
 }
 
-std::optional<HashRange> MigrationSource::windowOf(const HashRange& range, uint32_t window) {
-  constexpr uint32_t kWindows = wire::MeasureTablet::kWindows;
-  const uint64_t width = (range.last - range.first) / kWindows + 1;
-  if ((range.last - range.first) / width < window) return std::nullopt;
-  const KeyHash first = range.first + width * window;
-  return HashRange{first, first + std::min(width - 1, range.last - first)};
-}
-
-/// Adds what the objects of a window take: all of them, because the new owner refuses what it was not told of.
-Status MigrationSource::addWindow(const store::Tablet& tablet, const HashRange& window,
-                                  wire::MeasureTablet::Response& sum, size_t& objects) {
+/// Adds what objects take, from the cursor on: all of them, because the new owner refuses what it was not told of.
+Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash cursor,
+                                       wire::MeasureTablet::Response& sum) {
   const auto add = [&](uint64_t entry_bytes, uint64_t tombstone_bytes) {
     sum.object_bytes += entry_bytes;
     if (entry_bytes > parts_.log.config().smallEntryBytesMax()) sum.large_bytes += entry_bytes;
     sum.tombstone_bytes += tombstone_bytes;
-    ++objects;
   };
   const auto sizeOf = [&](log::EntryRef ref) {
     const log::EntryView entry = parts_.store.entry(ref);
     add(entry.copyBytes({.name = false, .result = false}), log::alignedTombstoneBytes(entry.keyBytes()));
     return uint64_t{0};
   };
-  for (std::optional<KeyHash> cursor = window.first; cursor;) {
-    store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
-    const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, {*cursor, window.last},
-                                     {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
-                                     [](log::EntryRef) {});
-    if (filled != Status::Ok) return filled;
-    // An object that is lost may be restored later. Nothing is known of it but its key.
-    for (const log::EntryRef ref : slice.lost) {
-      add(parts_.log.config().entry_bytes_max, log::alignedTombstoneBytes(parts_.store.entry(ref).keyBytes()));
-    }
-    cursor = slice.next;
+  // The objects take nothing in the answer. The slice ends when it has looked at many.
+  store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
+  const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, {cursor, tablet.range.last},
+                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
+                                   [](log::EntryRef) {});
+  if (filled != Status::Ok) return filled;
+  // An object that is lost may be restored later. Nothing is known of it but its key.
+  for (const log::EntryRef ref : slice.lost) {
+    add(parts_.log.config().entry_bytes_max, log::alignedTombstoneBytes(parts_.store.entry(ref).keyBytes()));
   }
+  sum.next_cursor = slice.next.value_or(0);
+  sum.done = static_cast<uint8_t>(slice.next ? 0 : 1);
   return Status::Ok;
 }
 
 void MigrationSource::measure(rpc::Request request) {
-  wire::MeasureTablet::Request ask;
+  using Measure = wire::MeasureTablet;
+  Measure::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Result<store::Tablet> tablet = tabletIn({TabletState::Normal, TabletState::Frozen}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   // What is appended from here on may be missed by the look.
-  wire::MeasureTablet::Response sum{.header = {.status = Status::Ok},
-                                    .object_bytes = 0,
-                                    .large_bytes = 0,
-                                    .tombstone_bytes = 0,
-                                    .appended_bytes = parts_.log.stats().appended_bytes.load(std::memory_order_relaxed),
-                                    .next_window = ask.window,
-                                    .crowded_count = 0};
-  size_t objects = 0;
-  const uint32_t end = std::min(ask.window + kWindowsPerMeasure, wire::MeasureTablet::kWindows);
-  while (sum.next_window < end && objects < kObjectsPerMeasure) {
-    const std::optional<HashRange> window = windowOf(tablet->range, sum.next_window);
-    const Status added = window ? addWindow(*tablet, *window, sum, objects) : Status::Ok;
-    if (added != Status::Ok) return request.reply(added);
-    ++sum.next_window;
-  }
+  Measure::Response sum{.header = {.status = Status::Ok},
+                        .object_bytes = 0,
+                        .large_bytes = 0,
+                        .tombstone_bytes = 0,
+                        .appended_bytes = parts_.log.stats().appended_bytes.load(std::memory_order_relaxed),
+                        .next_cursor = 0,
+                        .crowded_count = 0,
+                        .done = 1};
   store::CrowdedHashes::List crowded;
-  if (ask.window == wire::MeasureTablet::kWindows) {
+  if (ask.part == Measure::Part::Objects) {
+    if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
+    const Status measured = measureObjects(*tablet, ask.cursor, sum);
+    if (measured != Status::Ok) return request.reply(measured);
+  } else {
     crowded = parts_.store.crowdedHashes().list(tablet->table, tablet->range);
     sum.object_bytes =
         parts_.results.inRange(tablet->table, tablet->range).size() * uint64_t{store::ResultEntry::kAlignedBytes};
   }
-  sum.crowded_count = crowded.are_all ? wire::MeasureTablet::kCrowdedAll : static_cast<uint32_t>(crowded.hashes.size());
+  sum.crowded_count = crowded.are_all ? Measure::kCrowdedAll : static_cast<uint32_t>(crowded.hashes.size());
   const std::span<const std::byte> hashes = std::as_bytes(std::span(crowded.hashes));
   transport::TxMessage response = request.allocate(sizeof(sum) + hashes.size());
   response.appendHead(sum);

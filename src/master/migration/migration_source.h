@@ -43,10 +43,7 @@ class MigrationSource {
                                  TabletEpoch epoch) const;
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
               store::RangeSlice& slice);
-  /// The hashes of a window of the tablet; nothing if it has none.
-  static std::optional<HashRange> windowOf(const HashRange& range, uint32_t window);
-  Status addWindow(const store::Tablet& tablet, const HashRange& window, wire::MeasureTablet::Response& sum,
-                   size_t& objects);
+  Status measureObjects(const store::Tablet& tablet, KeyHash cursor, wire::MeasureTablet::Response& sum);
   void append(transport::TxMessage& response, const store::RangeSlice& slice) const;
 
   const Parts parts_;

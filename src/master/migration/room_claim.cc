@@ -14,6 +14,8 @@ using wire::MeasureTablet;
 
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
+// An answer is about thousands of objects, so no tablet takes more answers than this.
+constexpr uint32_t kAnswersMax = 1u << 20;
 
 // Whether these are numbers that a log can have; several of them may be added.
 bool isSensible(uint64_t object_bytes, uint64_t tombstone_bytes) {
@@ -27,20 +29,24 @@ RoomClaim::~RoomClaim() { log_.limit().release(held_.all(), held_.large_bytes); 
 
 runtime::Task<Status> RoomClaim::claim() {
   Parts all;
-  for (uint32_t window = 0; window < MeasureTablet::kWindows;) {
+  KeyHash cursor = range_.first;
+  bool is_done = false;
+  for (uint32_t answers = 0; !is_done; ++answers) {
+    if (answers == kAnswersMax) co_return Status::BadRequest;
     SourceCalls::Measured answer;
-    const Status status = co_await ask(window, runtime::Priority::Background, answer);
+    const Status status = co_await ask(MeasureTablet::Part::Objects, cursor, runtime::Priority::Background, answer);
     if (status != Status::Ok) co_return status;
     const MeasureTablet::Response& part = answer.sizes;
-    if (window == 0) appended_before_ = part.appended_bytes;
+    if (answers == 0) appended_before_ = part.appended_bytes;
     all.object_bytes += part.object_bytes;
     all.large_bytes += part.large_bytes;
     all.tombstone_bytes += part.tombstone_bytes;
     if (!isSensible(all.object_bytes, all.tombstone_bytes)) co_return Status::BadRequest;
-    window = part.next_window;
+    cursor = part.next_cursor;
+    is_done = part.done != 0;
   }
   SourceCalls::Measured rest;
-  const Status status = co_await ask(MeasureTablet::kWindows, runtime::Priority::Background, rest);
+  const Status status = co_await ask(MeasureTablet::Part::Rest, 0, runtime::Priority::Background, rest);
   if (status != Status::Ok) co_return status;
   all.result_bytes = rest.sizes.object_bytes;
   co_return hold(all);
@@ -49,7 +55,7 @@ runtime::Task<Status> RoomClaim::claim() {
 runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded) {
   SourceCalls::Measured answer;
   // Writes of the tablet are refused meanwhile.
-  const Status status = co_await ask(MeasureTablet::kWindows, runtime::Priority::Waited, answer);
+  const Status status = co_await ask(MeasureTablet::Part::Rest, 0, runtime::Priority::Waited, answer);
   if (status != Status::Ok) co_return status;
   crowded = std::move(answer.crowded);
   const MeasureTablet::Response& now = answer.sizes;
@@ -95,12 +101,13 @@ void RoomClaim::giveBack(uint64_t object_bytes) {
 }
 
 // Asks again and again, until the source answers or there is no use in it.
-runtime::Task<Status> RoomClaim::ask(uint32_t window, runtime::Priority priority, SourceCalls::Measured& answer) {
+runtime::Task<Status> RoomClaim::ask(MeasureTablet::Part part, KeyHash cursor, runtime::Priority priority,
+                                     SourceCalls::Measured& answer) {
   const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
   for (;;) {
     if (ended_) co_return Status::Cancelled;
     answer = {};
-    const Status status = co_await source_.measure(window, range_, priority, answer);
+    const Status status = co_await source_.measure(part, range_, cursor, priority, answer);
     if (status == Status::Ok) {
       const bool is_sensible = isSensible(answer.sizes.object_bytes, answer.sizes.tombstone_bytes);
       co_return is_sensible ? Status::Ok : Status::BadRequest;

@@ -53,7 +53,8 @@ class RoomClaim {
 
  private:
   void giveBack(uint64_t object_bytes);
-  runtime::Task<Status> ask(uint32_t window, runtime::Priority priority, SourceCalls::Measured& answer);
+  runtime::Task<Status> ask(wire::MeasureTablet::Part part, KeyHash cursor, runtime::Priority priority,
+                            SourceCalls::Measured& answer);
   /// What is held, or is to be.
   struct Parts {
     uint64_t object_bytes = 0;

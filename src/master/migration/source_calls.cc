@@ -31,19 +31,20 @@ bool SourceCalls::decodeCrowded(const PulledSlice& bytes, const HashRange& range
   return true;
 }
 
-runtime::Task<Status> SourceCalls::measure(uint32_t window, const HashRange& range, runtime::Priority priority,
-                                           Measured& answer) {
+runtime::Task<Status> SourceCalls::measure(wire::MeasureTablet::Part part, const HashRange& range, KeyHash cursor,
+                                           runtime::Priority priority, Measured& answer) {
   using Measure = wire::MeasureTablet;
   transport::TxMessage message = caller_.allocate(sizeof(Measure::Request));
   message.appendHead(Measure::Request{.header = {.opcode = wire::Opcode::MeasureTablet, .target = target()},
                                       .tablet = tablet_.id,
                                       .epoch = tablet_.epoch,
-                                      .window = window});
+                                      .cursor = cursor,
+                                      .part = part});
   rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, priority);
   if (result.status != Status::Ok) co_return result.status;
   Measure::Response& sizes = answer.sizes;
   const bool is_sound = wire::decode(result.response.head(), sizes) && sizes.large_bytes <= sizes.object_bytes &&
-                        (sizes.next_window > window || window == Measure::kWindows);
+                        (sizes.done != 0 || (sizes.next_cursor > cursor && range.contains(sizes.next_cursor)));
   if (!is_sound) co_return Status::BadRequest;
   answer.crowded.are_all = sizes.crowded_count == Measure::kCrowdedAll;
   const uint64_t named = answer.crowded.are_all ? 0 : sizes.crowded_count;

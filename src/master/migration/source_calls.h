@@ -44,11 +44,13 @@ class SourceCalls {
 
   struct Measured {
     wire::MeasureTablet::Response sizes{};
-    store::CrowdedHashes::List crowded;  ///< in an answer to kWindows
+    store::CrowdedHashes::List crowded;
   };
-  /// The sizes of windows of the tablet.
-  /// @param window  the first one; kWindows: what follows them, the hashes that several keys have
-  runtime::Task<Status> measure(uint32_t window, const HashRange& range, runtime::Priority priority, Measured& answer);
+  /// What some objects of the tablet take, or all that is not objects (MeasureTablet).
+  /// @param range   of the tablet
+  /// @param cursor  the first hash whose objects are asked about
+  runtime::Task<Status> measure(wire::MeasureTablet::Part part, const HashRange& range, KeyHash cursor,
+                                runtime::Priority priority, Measured& answer);
   /// Clients of the source with ids above `after`, ascending, at most ListClients::kClientsMax.
   runtime::Task<Status> clients(ClientId after, std::vector<ClientId>& clients);
   /// @param opcode  Pull or PullResults
