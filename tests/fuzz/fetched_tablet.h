@@ -68,13 +68,9 @@ class FetchedTablet {
     RC_CHECK(name(written) != "Unknown" && written != Status::SessionLost && written != Status::Internal);
     wire::Write::Response response;
     const bool is_written = written == Status::Ok && wire::decode(answer->response.head(), response);
-    written_version_ = is_written ? response.version : 0;
-    crashIfPlanted(written_version_ > 1'000'000);
+    crashIfPlanted(is_written && response.version > 1'000'000);
     return scanned->outcome();
   }
-
-  /// What the latest write of use() was answered; 0: it was refused.
-  Version writtenVersion() const { return written_version_; }
 
   void drop(uint64_t epoch) {
     wire::control::DropTabletRequest drop;
@@ -86,7 +82,6 @@ class FetchedTablet {
  private:
   sim::MasterWorld& world_;
   uint64_t sequence_ = 0;
-  Version written_version_ = 0;
 };
 
 /// Gives every entry the table, padding and checksum that it ought to have.
