@@ -160,9 +160,12 @@ class HashIndex {
   /// Removes an entry. @return false if the index does not hold it
   bool erase(const StripeGuard& guard, EntryRef ref);
 
+  /// Buckets that one scan() looks at, at most: in a table that was emptied most are empty.
+  static constexpr size_t kScanBucketsMax = 512;
   /// Appends entries from `cursor` on to `out`, in the order of their key hashes, bucket by bucket, until there are
-  /// `entries_min` or `last` is reached. A cursor is a key hash and means the same at every size of the table, also on
-  /// another server: a key that is present throughout a series of calls is returned exactly once.
+  /// `entries_min`, or kScanBucketsMax buckets were looked at, or `last` is reached. A cursor is a key hash and means
+  /// the same at every size of the table, also on another server: a key that is present throughout a series of calls is
+  /// returned exactly once.
   /// @param last     last key hash wanted
   /// @param hash_of  `KeyHash(EntryRef)`: reads the entry's key. If the hash of that is not the one under which the
   ///                 entry was inserted, the entry is returned all the same, see IndexEntry

@@ -148,7 +148,8 @@ template <typename HashOf>
 std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
                                        std::vector<IndexEntry>& out) {
   const size_t before = out.size();
-  while (cursor <= last && out.size() - before < std::max<size_t>(entries_min, 1)) {
+  const auto isEnough = [&] { return out.size() - before >= std::max<size_t>(entries_min, 1); };
+  for (size_t buckets = 0; cursor <= last && buckets < kScanBucketsMax && !isEnough(); ++buckets) {
     const size_t bucket_begin = out.size();
     const HashRange range = copyBucket(cursor, out);
     // Outside the stripe: the entries stay readable in this read section, and an entry's key never changes.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -52,7 +53,8 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
   while (cursor) {
     found.clear();
     cursor = index.scan(*cursor, range.last, kEntriesPerStep, hash_of, found);
-    entries_seen += found.size();
+    // A step over empty buckets counts as well.
+    entries_seen += std::max(found.size(), kEntriesPerStep);
     for (size_t first = 0, end = 0; first < found.size(); first = end) {
       const size_t objects_before = objects.size();
       const size_t lost_before = lost.size();

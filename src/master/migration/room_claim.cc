@@ -14,8 +14,8 @@ using wire::MeasureTablet;
 
 constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
-// An answer is about thousands of objects, so no tablet takes more answers than this.
-constexpr uint32_t kAnswersMax = 1u << 20;
+// The time for all answers about objects. An answer is about thousands of them.
+constexpr int64_t kMeasureNsMax = 600 * runtime::kNanosPerSecond;
 
 // Whether these are numbers that a log can have; several of them may be added.
 bool isSensible(uint64_t object_bytes, uint64_t tombstone_bytes) {
@@ -30,14 +30,14 @@ RoomClaim::~RoomClaim() { log_.limit().release(held_.all(), held_.large_bytes); 
 runtime::Task<Status> RoomClaim::claim() {
   Parts all;
   KeyHash cursor = range_.first;
-  bool is_done = false;
-  for (uint32_t answers = 0; !is_done; ++answers) {
-    if (answers == kAnswersMax) co_return Status::BadRequest;
+  const int64_t give_up_ns = background_.clock().nowNs() + kMeasureNsMax;
+  for (bool is_done = false; !is_done;) {
+    if (background_.clock().nowNs() > give_up_ns) co_return Status::DeadlineExceeded;
     SourceCalls::Measured answer;
     const Status status = co_await ask(MeasureTablet::Part::Objects, cursor, runtime::Priority::Background, answer);
     if (status != Status::Ok) co_return status;
     const MeasureTablet::Response& part = answer.sizes;
-    if (answers == 0) appended_before_ = part.appended_bytes;
+    if (cursor == range_.first) appended_before_ = part.appended_bytes;
     all.object_bytes += part.object_bytes;
     all.large_bytes += part.large_bytes;
     all.tombstone_bytes += part.tombstone_bytes;

@@ -382,6 +382,33 @@ TEST_F(HashIndexTest, ScanReturnsStandingKeysOnceWhileTheTableGrows) {
   }
 }
 
+// A table that was emptied: what one call costs has a bound.
+TEST_F(HashIndexTest, AScanOfEmptyBucketsEndsEarly) {
+  open();
+  constexpr uint64_t kKeys = 100'000;
+  const auto hashOf = [](uint64_t key) { return key * (~uint64_t{0} / kKeys); };
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_NO_FATAL_FAILURE(put(key, hashOf(key)));
+  for (uint64_t key = 0; key + 1 < kKeys; ++key) {
+    const StripeGuard guard(*index_, hashOf(key));
+    ASSERT_TRUE(index_->erase(guard, index_->find(guard, memory_.keyIs(key))));
+  }
+  std::vector<IndexEntry> found;
+  size_t calls = 0;
+  std::optional<KeyHash> cursor = 0;
+  while (cursor) {
+    ASSERT_TRUE(found.empty()) << "only the last key is there";
+    const KeyHash before = *cursor;
+    cursor = index_->scan(before, ~uint64_t{0}, 64, memory_.hashOf(), found);
+    ++calls;
+    ASSERT_TRUE(!cursor || *cursor > before);
+  }
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().hash, hashOf(kKeys - 1));
+  const size_t buckets = index_->stats().buckets;
+  EXPECT_GE(buckets, 4 * HashIndex::kScanBucketsMax);
+  EXPECT_EQ(calls, (buckets + HashIndex::kScanBucketsMax - 1) / HashIndex::kScanBucketsMax);
+}
+
 TEST_F(HashIndexTest, ScanKeepsToItsRange) {
   open();
   TestRandom random(9);
