@@ -19,13 +19,14 @@ using wire::Opcode;
 
 // Masters in one CheckMasters request. A backup has replicas of far fewer.
 constexpr int kMastersCheckedMax = 4'096;
-// Tablets that are looked at in one renewal, of those that the server says it fetches.
+// Tablets that are looked at in one renewal, of those that the server says it fetches. It names no more.
 constexpr size_t kIntakesMax = 256;
 
 std::vector<RecoveryAttempts::Intake> intakesOf(const control::RenewServerLeaseRequest& message) {
   std::vector<RecoveryAttempts::Intake> intakes;
   for (const control::Intake& intake : message.intakes()) {
     if (intakes.size() == kIntakesMax) break;
+    if (intake.tablet() == 0 || intake.epoch() == 0) continue;
     intakes.push_back({TabletId(intake.tablet()), TabletEpoch(intake.epoch())});
   }
   return intakes;

@@ -137,7 +137,9 @@ void Master::onEnlisted(ServerId id, ClusterId cluster) {
 }
 
 void Master::onMembers(std::vector<Member> members) {
-  if (replicas_ != nullptr && !stop_) replicas_->setMembers(std::move(members));
+  if (replicas_ == nullptr || stop_) return;
+  replicas_->setMembers(std::move(members));
+  if (parts_) parts_->repair.membersChanged();
 }
 
 runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {

@@ -233,9 +233,10 @@ runtime::Task<bool> RecoveryAttempts::forget(ServerId master, TabletId tablet, T
   co_return !parts_.journal.stopping();
 }
 
-// Nobody wants what is forgotten here. No server is told of a tablet before the tablet is stored, and only the attempt
-// with the latest epoch is granted. A server whose log is in the tablet's list holds a part of the contents, under an
-// older epoch if it is to recover the rest.
+// Nobody wants what is forgotten here. No server is told of a tablet before the tablet is stored, and a tablet leaves
+// the map only when its owner has split or dropped it. Only the attempt with the latest epoch is granted. A server
+// whose log is in the tablet's list holds a part of the contents, under an older epoch if it is to recover the rest.
+// Epochs only rise, so this stays true however late the renewal is, or the command that follows on it.
 void RecoveryAttempts::reviewIntakes(ServerId server, const std::vector<Intake>& intakes) {
   for (const Intake& intake : intakes) {
     const Tablet* tablet = parts_.map.findTablet(intake.tablet);
@@ -255,7 +256,14 @@ bool RecoveryAttempts::holdsPart(const Tablet& tablet, ServerId server) {
 
 runtime::Task<void> RecoveryAttempts::forgetOld(ServerId server, Intake intake) {
   Journal::Running running(parts_.journal);
-  (void)co_await forget(server, intake.tablet, intake.epoch, false);
+  Backoff backoff(parts_.journal);
+  while (parts_.membership.isAlive(server)) {
+    const Status dropped = co_await parts_.masters.dropTablet(server, intake.tablet, intake.epoch);
+    // A server that refuses says with each renewal that it has the tablet.
+    if (isDropped(dropped) || !mayPass(dropped)) break;
+    const bool awake = co_await backoff.pause();
+    if (!awake) break;
+  }
   const auto at = forgetting_.find(server);
   at->second.erase(intake.tablet);
   if (at->second.empty()) forgetting_.erase(at);

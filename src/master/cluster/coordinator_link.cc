@@ -24,8 +24,7 @@ constexpr int64_t kRenewalsPerLease = 4;
 constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // No coordinator grants a longer lease. The bound keeps arithmetic with a number from the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
-// What a renewal tells at most of the tablets that are fetched. Those that nobody wants any more stay until they are
-// told, and the others do not stay.
+// Tablets that a renewal names at most, of those that are fetched. The next renewal names others.
 constexpr size_t kIntakesMax = 256;
 
 // Why a call has ended with `status`: one line, for a person.
@@ -40,12 +39,16 @@ std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Ca
          "; its log says more";
 }
 
-void addIntakes(const std::vector<IntakeRef>& intakes, control::RenewServerLeaseRequest& request) {
-  for (size_t i = 0; i < std::min(intakes.size(), kIntakesMax); ++i) {
+// @param first  where to begin; set to where the next call begins
+void addIntakes(const std::vector<IntakeRef>& intakes, size_t& first, control::RenewServerLeaseRequest& request) {
+  const size_t count = std::min(intakes.size(), kIntakesMax);
+  for (size_t i = 0; i < count; ++i) {
+    const IntakeRef& named = intakes[(first + i) % intakes.size()];
     control::Intake& intake = *request.add_intakes();
-    intake.set_tablet(intakes[i].tablet.value);
-    intake.set_epoch(intakes[i].epoch.value);
+    intake.set_tablet(named.tablet.value);
+    intake.set_epoch(named.epoch.value);
   }
+  first += count;
 }
 
 }  // namespace
@@ -207,7 +210,7 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     request.set_live_bytes(load.live_bytes);
     request.set_room_bytes(load.room_bytes);
     request.set_nonce(nonce_);
-    addIntakes(observer_.intakes(), request);
+    addIntakes(observer_.intakes(), intakes_named_, request);
     control::RenewServerLeaseResponse response;
     // The lease is counted from before the request leaves; the coordinator counts it from later.
     const int64_t sent_ns = executor_.clock().nowNs();

@@ -127,6 +127,7 @@ class CoordinatorLink final : public FloorKeeper {
   ClockWatch clock_watch_;
   uint64_t membership_wanted_ = 0;  // version that the coordinator last named
   uint64_t membership_ = 0;         // version that onMembers() was told
+  size_t intakes_named_ = 0;        // by renewals
   bool asking_members_ = false;
   bool members_are_old_ = false;  // the members are to be asked for, whatever the versions say
   bool running_ = false;

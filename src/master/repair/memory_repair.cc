@@ -23,8 +23,10 @@ constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
 constexpr uint32_t kAttendedMax = 4;
 // A segment all of whose damaged entries are given up is begun only while fewer segments than this are restored.
 constexpr uint32_t kHopelessMax = 1;
-// Servers that one attempt asks for a replica of their former life; the next attempt asks others.
+// Servers that one attempt asks for a replica of their former life, and the time after which it asks no more; the next
+// attempt asks others.
 constexpr size_t kOthersMax = 16;
+constexpr int64_t kOthersNs = 2 * runtime::kNanosPerSecond;
 
 std::string text(const log::Damage& damage) {
   return "segment " + std::to_string(damage.segment.value) + ", offset " + std::to_string(damage.offset_bytes);
@@ -59,6 +61,13 @@ void MemoryRepair::stop() {
   running_.fetch_sub(1);
 }
 
+void MemoryRepair::membersChanged() {
+  members_have_changed_.store(true);
+  running_.fetch_add(1);
+  if (!stop_.load()) wake();
+  running_.fetch_sub(1);
+}
+
 void MemoryRepair::onDamaged(const log::Damage& damage) {
   {
     SpinGuard guard(lock_);
@@ -86,6 +95,7 @@ void MemoryRepair::onWake() {
   if (!stop_.load()) {
     if (wants_scrub_.exchange(false)) scrub().detach();
     takeNews();
+    if (members_have_changed_.exchange(false)) tryHopelessAgain();
     if (!works_.empty() && !restoring_) restoreAll().detach();
   }
   // Ends the count of wake(). Nothing of this object is used afterwards: it may be destroyed.
@@ -108,6 +118,16 @@ void MemoryRepair::takeNews() {
                           .give_up_ns = nowNs() + kPatienceNs,
                           .is_given_up = false,
                           .restored_from = std::nullopt});
+  }
+}
+
+/// A server that has come may have what nobody has given back.
+void MemoryRepair::tryHopelessAgain() {
+  for (auto& [segment, work] : works_) {
+    work.others_at = 0;
+    if (!work.isHopeless()) continue;
+    work.hopeless_pause.restart();
+    if (!work.is_running) work.due_ns = nowNs();
   }
 }
 
@@ -270,8 +290,8 @@ void MemoryRepair::forget(const log::Damage& damage) {
 runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
   // Backups give away closed replicas only, so a head is closed first.
   if (segment == parts_.log.headId()) static_cast<void>(parts_.log.requestRoll());
-  co_await restoreOnHolders(segment, damages);
-  if (!damages.empty() && !stop_.load()) co_await restoreOnOthers(segment, damages);
+  co_await restoreFromHolders(segment, damages);
+  if (!damages.empty() && !stop_.load()) co_await restoreFromOthers(segment, damages);
   for (const log::Damage& damage : damages) {
     if (stop_.load() || parts_.log.integrity().segmentOf(damage) != nullptr) continue;
     forget(damage);
@@ -279,12 +299,12 @@ runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
   }
 }
 
-runtime::Task<void> MemoryRepair::restoreOnHolders(SegmentId segment, Damages& damages) {
+runtime::Task<void> MemoryRepair::restoreFromHolders(SegmentId segment, Damages& damages) {
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
   const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   for (size_t i = 0; i < holders.size() && !damages.empty() && !stop_.load(); ++i) {
-    const Status heard = co_await restoreOn(holders[i].address, segment, damages);
+    const Status heard = co_await restoreFrom(holders[i].address, segment, damages);
     if (heard != Status::NotFound) continue;
     // The backup's disk has not kept the replica, which still counts here. No other server asks for it, so this one
     // reports the loss, and the replica is made again.
@@ -296,20 +316,25 @@ runtime::Task<void> MemoryRepair::restoreOnHolders(SegmentId segment, Damages& d
 
 /// Asks servers that may have kept a replica from their former life. Where the log has lost its replicas, they keep
 /// such a replica: none is made of a damaged segment, so it stays needed (ReplicaManager::isNeeded).
-runtime::Task<void> MemoryRepair::restoreOnOthers(SegmentId segment, Damages& damages) {
+runtime::Task<void> MemoryRepair::restoreFromOthers(SegmentId segment, Damages& damages) {
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
-  const std::vector<rpc::PeerAddress> others = parts_.replicas->otherHolders(segment);
+  const std::vector<rpc::PeerAddress> others = parts_.replicas->otherBackups(segment);
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-  const size_t count = std::min(others.size(), kOthersMax);
-  for (size_t i = 0; i < count && !damages.empty() && !stop_.load(); ++i) {
-    const size_t next = works_.at(segment).others_asked++ % others.size();
-    [[maybe_unused]] const Status heard = co_await restoreOn(others[next], segment, damages);
+  const int64_t end_ns = nowNs() + kOthersNs;
+  const size_t first = works_.at(segment).others_at;
+  size_t asked = 0;
+  bool says_later = false;
+  while (asked < std::min(others.size(), kOthersMax) && !damages.empty() && !stop_.load() && nowNs() < end_ns) {
+    const Status heard = co_await restoreFrom(others[(first + asked++) % others.size()], segment, damages);
+    says_later = says_later || heard == Status::RetryLater;
   }
+  // A server that has just been started answers later.
+  if (!says_later) works_.at(segment).others_at = first + asked;
 }
 
 /// @param damages  those that are restored are taken out
 /// @return what the holder has said last
-runtime::Task<Status> MemoryRepair::restoreOn(rpc::PeerAddress holder, SegmentId segment, Damages& damages) {
+runtime::Task<Status> MemoryRepair::restoreFrom(rpc::PeerAddress holder, SegmentId segment, Damages& damages) {
   std::vector<std::byte> replica;  // the whole replica, if it was needed
   Damages restored;
   Status heard = Status::Ok;

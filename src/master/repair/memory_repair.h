@@ -59,6 +59,9 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   void stop();
   bool stopped() const { return stop_.load() && running_.load() == 0; }
 
+  /// Called when servers have come or gone; any thread. What was not given back is asked for again.
+  void membersChanged();
+
   // log::DamageObserver, any thread
   bool canRestore() const override { return parts_.replicas != nullptr; }
   void onDamaged(const log::Damage& damage) override RC_EXCLUDES(lock_);
@@ -81,7 +84,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     /// The pauses between attempts while isHopeless().
     runtime::DoublingPause hopeless_pause{10 * runtime::kNanosPerSecond, 600 * runtime::kNanosPerSecond};
     bool is_running = false;
-    size_t others_asked = 0;  ///< servers that were asked for a replica of their former life
+    size_t others_at = 0;  ///< where the next attempt begins among the servers that may have one of a former life
     bool isHopeless() const;
   };
   /// A piece of a replica.
@@ -95,6 +98,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   void wake();
   void onWake();
   void takeNews() RC_EXCLUDES(lock_);
+  void tryHopelessAgain();
   runtime::Task<void> scrub();
   runtime::Task<void> restoreAll();
   void giveUpOverdue();
@@ -106,9 +110,9 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   RepairTask& taskOf(const log::Damage& damage);
   void forget(const log::Damage& damage);
   runtime::Task<void> restore(SegmentId segment, Damages damages);
-  runtime::Task<void> restoreOnHolders(SegmentId segment, Damages& damages);
-  runtime::Task<void> restoreOnOthers(SegmentId segment, Damages& damages);
-  runtime::Task<Status> restoreOn(rpc::PeerAddress holder, SegmentId segment, Damages& damages);
+  runtime::Task<void> restoreFromHolders(SegmentId segment, Damages& damages);
+  runtime::Task<void> restoreFromOthers(SegmentId segment, Damages& damages);
+  runtime::Task<Status> restoreFrom(rpc::PeerAddress holder, SegmentId segment, Damages& damages);
   runtime::Task<Status> restoreOne(rpc::PeerAddress holder, log::Damage damage, std::vector<std::byte>& replica,
                                    Status& heard);
   runtime::Task<void> release(Damages damages);
@@ -126,6 +130,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   std::atomic<uint32_t> running_{0};  // coroutines, the job while it is posted or runs, and callers that may post it
   std::atomic<bool> is_posted_{false};
   std::atomic<bool> wants_scrub_{false};
+  std::atomic<bool> members_have_changed_{false};
   std::atomic<bool> stop_{false};
   bool restoring_ = false;
   uint32_t attending_ = 0;           // works that are running

@@ -283,11 +283,12 @@ runtime::Task<void> ReplicaManager::raise(SegmentId segment, uint64_t replica_ep
   --raising_;
 }
 
-std::vector<rpc::PeerAddress> ReplicaManager::otherHolders(SegmentId segment) const {
+std::vector<rpc::PeerAddress> ReplicaManager::otherBackups(SegmentId segment) const {
   std::vector<rpc::PeerAddress> others = placement_.available();
   for (const Holder& holder : closedHolders(segment)) {
     std::erase_if(others, [&](const rpc::PeerAddress& other) { return other.id == holder.address.id; });
   }
+  std::ranges::sort(others, std::greater<>(), &rpc::PeerAddress::id);
   return others;
 }
 

@@ -79,8 +79,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   using Holder = ReplicaHolder;
   /// The servers with a closed replica of the segment, as far as is known here.
   std::vector<Holder> closedHolders(SegmentId segment) const { return segments_.closedHolders(segment); }
-  /// The other servers that keep replicas: one of them may have a closed replica of the segment from its former life.
-  std::vector<rpc::PeerAddress> otherHolders(SegmentId segment) const;
+  /// The other servers that keep replicas, those that came last first: one of them may have a closed replica of the
+  /// segment from its former life.
+  std::vector<rpc::PeerAddress> otherBackups(SegmentId segment) const;
   /// Counts::wanted; any thread.
   uint32_t wantedCount() const { return placement_.wantedCount(); }
   using Stats = ReplicationStats;
