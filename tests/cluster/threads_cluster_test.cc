@@ -60,7 +60,7 @@ class Load {
     const uint64_t steps_max = 20 * settings.steps_min;
     const auto reached = [&] {
       return mover.movesDone() >= settings.moves_min && mover.pairsDone() >= settings.pairs_min &&
-             cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
+             mover.splitsDone() >= 1 && cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
              restarts_.load() >= settings.coordinator_restarts && server_restarts_.load() >= settings.server_restarts &&
              (!settings.breaks_sessions || cluster_.sessionsBroken() >= kSessionsBrokenMin);
     };

@@ -182,8 +182,12 @@ class Bench {
       for (const auto& [tablet, held] : machine.tablets) {
         if (held.pulling) intakes.push_back({tablet, held.tablet.epoch});
       }
-      if (life_->membership.isSettled()) life_->recoveries.reviewIntakes(id, intakes);
+      if (!intakes.empty() && life_->membership.isSettled()) review(id, std::move(intakes));
     }
+  }
+  /// Tells the coordinator what a server is fetching, as a renewal does.
+  void review(ServerId server, std::vector<RecoveryAttempts::Intake> intakes) {
+    run(reviewOn(*life_, server, std::move(intakes)));
   }
   /// Lets time pass while servers that are up renew their leases.
   void passRenewing(int64_t duration_ns) {
@@ -194,6 +198,11 @@ class Bench {
     }
   }
 
+  static runtime::Task<void> reviewOn(Life& life, ServerId server, std::vector<RecoveryAttempts::Intake> intakes) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    life.recoveries.reviewIntakes(server, intakes);
+  }
   static runtime::Task<TableManager::Created> createOn(Life& life, std::string name, uint32_t tablets, uint64_t nonce,
                                                        int64_t wait_ns = 60 * kSecond,
                                                        Durability durability = Durability::Buffered) {

@@ -302,10 +302,10 @@ TEST_F(Recoveries, WhatAServerSaysItFetchesIsForgottenOnlyIfItIsOver) {
   ASSERT_FALSE(all.empty());
   for (uint64_t id = 1'000; id < 1'100; ++id) old.push_back({TabletId(id), TabletEpoch(1)});
   const uint64_t calls = bench.life().masters.callCount();
-  bench.life().recoveries.reviewIntakes(fourth, all);
+  bench.review(fourth, all);
   EXPECT_EQ(bench.life().masters.callCount(), calls) << "a recovery that goes on";
-  bench.life().recoveries.reviewIntakes(fourth, old);
-  bench.life().recoveries.reviewIntakes(fourth, old);
+  bench.review(fourth, old);
+  bench.review(fourth, old);
   EXPECT_EQ(bench.life().masters.callCount(), calls + 16);
   bench.passRenewing(kSecond);
   EXPECT_EQ(bench.cluster().machine(fourth).tablets.size(), all.size());
