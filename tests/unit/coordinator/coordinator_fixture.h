@@ -178,17 +178,12 @@ class Bench {
   void renewAll() {
     for (auto& [id, machine] : cluster_.machines()) {
       if (!machine.up || life_->membership.renew(id) != Status::Ok) continue;
-      std::vector<RecoveryAttempts::Intake> intakes;
-      for (const auto& [tablet, held] : machine.tablets) {
-        if (held.pulling) intakes.push_back({tablet, held.tablet.epoch});
-      }
-      if (!intakes.empty() && life_->membership.isSettled()) review(id, std::move(intakes));
+      const FakeCluster::Intakes intakes = machine.intakes();
+      if (!intakes.empty() && life_->membership.isSettled()) review(id, intakes);
     }
   }
   /// Tells the coordinator what a server is fetching, as a renewal does.
-  void review(ServerId server, std::vector<RecoveryAttempts::Intake> intakes) {
-    run(reviewOn(*life_, server, std::move(intakes)));
-  }
+  void review(ServerId server, FakeCluster::Intakes intakes) { run(reviewOn(*life_, server, std::move(intakes))); }
   /// Lets time pass while servers that are up renew their leases.
   void passRenewing(int64_t duration_ns) {
     const int64_t end_ns = scheduler_.nowNs() + duration_ns;
@@ -198,7 +193,7 @@ class Bench {
     }
   }
 
-  static runtime::Task<void> reviewOn(Life& life, ServerId server, std::vector<RecoveryAttempts::Intake> intakes) {
+  static runtime::Task<void> reviewOn(Life& life, ServerId server, FakeCluster::Intakes intakes) {
     co_await runtime::resumeOn(life.executor);
     Journal::Running running(life.journal);
     life.recoveries.reviewIntakes(server, intakes);

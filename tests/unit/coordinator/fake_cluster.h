@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "coordinator/calls/master_calls.h"
+#include "coordinator/recovery/recovery_attempts.h"
 
 namespace ramcore::coordinator {
 
@@ -30,7 +31,16 @@ class FakeCluster {
     TabletEpoch intake_epoch{};  ///< of what a survivor fetches for it; none: nothing
     uint64_t intake = 0;         ///< what that is
   };
+  using Intakes = std::vector<RecoveryAttempts::Intake>;
   struct Machine {
+    /// What it fetches, and does not answer for.
+    Intakes intakes() const {
+      Intakes all;
+      for (const auto& [tablet, held] : tablets) {
+        if (held.pulling) all.push_back({tablet, held.tablet.epoch});
+      }
+      return all;
+    }
     bool up = true;
     std::map<TabletId, Held> tablets;
     std::map<TabletId, TabletEpoch> dropped;
