@@ -139,7 +139,7 @@ RangeSlice::Fits RangeSlice::addBucket(const StoredEntries& entries, const index
     objects.resize(before);
     return is_first ? Fits::Unknown : Fits::No;
   }
-  // Of long objects, one may be enough.
+  // One long object may be enough.
   if (objects.size() > before + 1 && bucket_bytes > limits.bytes_wanted / 2) {
     objects.resize(before);
     return Fits::Unknown;
