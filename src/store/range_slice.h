@@ -34,14 +34,16 @@ struct RangeSlice {
   template <typename SizeOf, typename Saw>
   [[nodiscard]] Status fill(const ObjectStore& store, index::HashIndex& index, TableId table, HashRange range,
                             const Limits& limits, SizeOf&& size_of, Saw&& saw);
+
+ private:
+  static constexpr size_t kEntriesPerStep = 64;
+  // Entries of other tables lie in between, so the work of one answer has a bound beside that of its length.
+  static constexpr size_t kEntriesMax = 16 * 1024;
 };
 
 template <typename SizeOf, typename Saw>
 Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, TableId table, HashRange range,
                         const Limits& limits, SizeOf&& size_of, Saw&& saw) {
-  constexpr size_t kEntriesPerStep = 64;
-  // Entries of other tables lie in between, so the work of one answer has a bound beside that of its length.
-  constexpr size_t kEntriesMax = 16 * 1024;
   const StoredEntries& entries = store.entries();
   const auto hash_of = [&entries](log::EntryRef ref) { return entries.hashOf(ref); };
   const auto isFull = [&] { return !(objects.empty() && lost.empty()) && bytes >= limits.bytes_wanted; };
@@ -76,7 +78,12 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
           continue;
         }
         if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
-        if (entry.type() != log::EntryType::Object) continue;
+        if (entry.type() != log::EntryType::Object) {
+          // A removed key, unless its type has changed in memory.
+          const Status sound = entries.verify(found[end].ref);
+          if (sound != Status::Ok) return sound;
+          continue;
+        }
         objects.push_back(found[end].ref);
         group_bytes += size_of(found[end].ref);
       }
