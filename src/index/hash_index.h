@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -173,9 +174,34 @@ class HashIndex {
   ///         returned; a caller that takes fewer may go on after any hash it has taken completely.
   /// Thread: any worker, inside a read section; waits for one stripe at a time. What is returned of one bucket is
   /// consistent.
+  /// @param prefetch  `void(EntryRef)`: called for an entry some time before `hash_of` reads it
+  template <typename HashOf, typename Prefetch>
+  std::optional<KeyHash> scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
+                              std::vector<IndexEntry>& out, Prefetch&& prefetch);
   template <typename HashOf>
   std::optional<KeyHash> scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
-                              std::vector<IndexEntry>& out);
+                              std::vector<IndexEntry>& out) {
+    return scan(cursor, last, entries_min, hash_of, out, [](EntryRef) {});
+  }
+  /// A bucket as it was copied just now.
+  struct Bucket {
+    HashRange range;                      ///< the hashes that belong to it
+    KeyHash cursor;                       ///< the first one of these that was asked for
+    std::span<const IndexEntry> entries;  ///< in no order; for isMisplaced() and their references only
+  };
+  /// Calls `bool visit(const Bucket&)` for some buckets of a range, in hash order, without holding a lock and without
+  /// reading any key: some of the entries may lie outside of the range. Returning false ends it before that bucket.
+  /// @param buffer    is overwritten
+  /// @param prefetch  `void(EntryRef)`: called for an entry some time before its bucket is visited
+  /// @return as scan()
+  /// Thread: as scan()
+  template <typename Prefetch, typename Visit>
+  std::optional<KeyHash> visitBuckets(const HashRange& range, std::vector<IndexEntry>& buffer, Prefetch&& prefetch,
+                                      Visit&& visit);
+  /// Whether an entry of a bucket was inserted under another hash than the one that its key has now.
+  bool isMisplaced(const Bucket& bucket, const IndexEntry& entry, KeyHash hash) const {
+    return !bucket.range.contains(hash) || table_.tagBits(reverseBits(hash)) != entry.hash;
+  }
   /// Calls `visit(KeyHash, EntryRef)` for the entries of a range, in hash order, without holding a lock.
   template <typename HashOf, typename Visit>
   void forEachInRange(HashRange range, HashOf&& hash_of, Visit&& visit);
@@ -217,6 +243,26 @@ class HashIndex {
   bool swapSlot(uint64_t bucket, const StripeGuard& guard, EntryRef old, EntryRef now);
   void unlinkIfSparse(const Place& place);
 
+  static constexpr size_t kWindow = 16;
+  struct CopiedBucket {
+    HashRange wanted;  // from the first wanted hash of the bucket to the last one of the range
+    HashRange range;
+    size_t first;  // its entries
+    size_t end;
+  };
+  struct Window {
+    std::array<CopiedBucket, kWindow> buckets;
+    size_t count = 0;
+    KeyHash next = 0;
+    bool is_last = false;  // the range is done
+  };
+  template <typename Prefetch>
+  Window copyWindow(KeyHash cursor, KeyHash last, size_t buckets_max, size_t entries_min, std::vector<IndexEntry>& out,
+                    Prefetch& prefetch);
+  void prefetchBuckets(KeyHash cursor, KeyHash last, size_t count) const;
+  template <typename HashOf>
+  size_t keepInRange(const HashRange& wanted, const HashRange& bucket, HashOf& hash_of,
+                     std::span<const IndexEntry> entries, IndexEntry* to) const;
   /// Copies the references of the bucket that `cursor` falls into, under its stripe, with their tags in place of the
   /// hashes. @return the bucket's range
   HashRange copyBucket(KeyHash cursor, std::vector<IndexEntry>& out);

@@ -144,30 +144,89 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
   }
 }
 
-template <typename HashOf>
-std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
-                                       std::vector<IndexEntry>& out) {
-  const size_t before = out.size();
-  const auto isEnough = [&] { return out.size() - before >= std::max<size_t>(entries_min, 1); };
-  for (size_t buckets = 0; cursor <= last && buckets < kScanBucketsMax && !isEnough(); ++buckets) {
-    const size_t bucket_begin = out.size();
-    const HashRange range = copyBucket(cursor, out);
-    // Outside the stripe: the entries stay readable in this read section, and an entry's key never changes.
-    for (size_t i = bucket_begin; i < out.size(); ++i) {
-      const uint64_t tag = std::exchange(out[i].hash, hash_of(out[i].ref));
-      const bool is_here = out[i].hash >= range.first && out[i].hash <= range.last;
-      out[i].is_misplaced = !is_here || table_.tagBits(reverseBits(out[i].hash)) != tag;
-      if (out[i].is_misplaced) out[i].hash = cursor;
-    }
-    const auto outside = [&](const IndexEntry& entry) { return entry.hash < cursor || entry.hash > last; };
-    out.erase(std::remove_if(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), outside), out.end());
-    std::sort(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), [](const auto& a, const auto& b) {
-      return a.hash != b.hash ? a.hash < b.hash : a.ref.bits() < b.ref.bits();
-    });
-    if (range.last >= last) return std::nullopt;
-    cursor = range.last + 1;
+/// Prefetches the buckets of a range, in the order in which a scan comes to them: they lie far from each other.
+inline void HashIndex::prefetchBuckets(KeyHash cursor, KeyHash last, size_t count) const {
+  const TableSize now = table_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bucket = now.bucketOf(reverseBits(cursor));
+    __builtin_prefetch(&table_.bucket(bucket));
+    const KeyHash bucket_last = now.rangeOf(bucket).last;
+    if (bucket_last >= last) return;
+    cursor = bucket_last + 1;
   }
-  return cursor <= last ? std::optional(cursor) : std::nullopt;
+}
+
+/// Gives the entries of a bucket their hashes, and puts those of the range to `to`, in order. `to` is at their own
+/// place or before it. @return how many
+template <typename HashOf>
+size_t HashIndex::keepInRange(const HashRange& wanted, const HashRange& bucket, HashOf& hash_of,
+                              std::span<const IndexEntry> entries, IndexEntry* to) const {
+  size_t kept = 0;
+  for (IndexEntry entry : entries) {
+    const uint64_t tag = std::exchange(entry.hash, hash_of(entry.ref));
+    entry.is_misplaced = !bucket.contains(entry.hash) || table_.tagBits(reverseBits(entry.hash)) != tag;
+    if (entry.is_misplaced) entry.hash = wanted.first;
+    if (wanted.contains(entry.hash)) to[kept++] = entry;
+  }
+  std::sort(to, to + kept, [](const auto& a, const auto& b) {
+    return a.hash != b.hash ? a.hash < b.hash : a.ref.bits() < b.ref.bits();
+  });
+  return kept;
+}
+
+/// Copies the entries of some buckets of a range, in hash order, until there are `entries_min`, so that the cache
+/// misses of all of them overlap: a key is read when the entries of all buckets have been announced.
+template <typename Prefetch>
+HashIndex::Window HashIndex::copyWindow(KeyHash cursor, KeyHash last, size_t buckets_max, size_t entries_min,
+                                        std::vector<IndexEntry>& out, Prefetch& prefetch) {
+  constexpr size_t kEntriesPerBucket = 4;  // about as many as there are
+  Window window;
+  const size_t begin = out.size();
+  const size_t most = std::min({window.buckets.size(), buckets_max, entries_min / kEntriesPerBucket + 1});
+  prefetchBuckets(cursor, last, most);
+  while (window.count < most && !window.is_last && out.size() - begin < entries_min) {
+    const size_t first = out.size();
+    const HashRange range = copyBucket(cursor, out);
+    window.buckets[window.count++] = {.wanted = {cursor, last}, .range = range, .first = first, .end = out.size()};
+    window.is_last = range.last >= last;
+    if (!window.is_last) cursor = range.last + 1;
+  }
+  for (size_t i = begin; i < out.size(); ++i) prefetch(out[i].ref);
+  window.next = cursor;
+  return window;
+}
+
+template <typename HashOf, typename Prefetch>
+std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
+                                       std::vector<IndexEntry>& out, Prefetch&& prefetch) {
+  const size_t wanted = std::max<size_t>(entries_min, 1);
+  const size_t before = out.size();
+  bool is_done = cursor > last;
+  for (size_t buckets = 0; !is_done && buckets < kScanBucketsMax && out.size() - before < wanted;) {
+    size_t kept = out.size();
+    const Window window = copyWindow(cursor, last, kScanBucketsMax - buckets, wanted - (kept - before), out, prefetch);
+    for (const CopiedBucket& bucket : std::span(window.buckets).first(window.count)) {
+      const auto entries = std::span(out).subspan(bucket.first, bucket.end - bucket.first);
+      kept += keepInRange(bucket.wanted, bucket.range, hash_of, entries, out.data() + kept);
+    }
+    out.resize(kept);
+    buckets += window.count;
+    cursor = window.next;
+    is_done = window.is_last;
+  }
+  return is_done ? std::nullopt : std::optional(cursor);
+}
+
+template <typename Prefetch, typename Visit>
+std::optional<KeyHash> HashIndex::visitBuckets(const HashRange& range, std::vector<IndexEntry>& buffer,
+                                               Prefetch&& prefetch, Visit&& visit) {
+  buffer.clear();
+  const Window window = copyWindow(range.first, range.last, kWindow, SIZE_MAX, buffer, prefetch);
+  for (const CopiedBucket& bucket : std::span(window.buckets).first(window.count)) {
+    const auto entries = std::span(std::as_const(buffer)).subspan(bucket.first, bucket.end - bucket.first);
+    if (!visit(Bucket{bucket.range, bucket.wanted.first, entries})) return bucket.wanted.first;
+  }
+  return window.is_last ? std::nullopt : std::optional(window.next);
 }
 
 template <typename HashOf, typename Visit>

@@ -300,7 +300,7 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
 /// older object back.
 void ObjectStore::retire(const Mutation& mutation, const index::StripeGuard& stripe, EntryRef tombstone,
                          const Tablet& tablet) {
-  if (tablet.arriving != nullptr && !RC_MUTATION("reap-while-arriving")) return;
+  if (tablet.arriving != nullptr && !RC_MUTATION("reap-while-arriving")) return tablet.arriving->noteTombstone();
   tombstones_->retire(stripe, tombstone, mutation.hash, tablet.durability);
 }
 

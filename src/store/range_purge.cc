@@ -17,7 +17,8 @@ std::optional<KeyHash> RangePurge::purgeSlice(TableId table, const HashRange& ra
   std::vector<index::IndexEntry> entries;
   bool any_left = false;
   const auto next = parts_.index.scan(
-      cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return parts_.entries.hashOf(ref); }, entries);
+      cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return parts_.entries.hashOf(ref); }, entries,
+      [this](EntryRef ref) { parts_.entries.prefetch(ref); });
   for (const index::IndexEntry& one : entries) {
     const index::StripeGuard stripe(parts_.index, one.hash);
     // Found again by key: the cleaner may have moved it since the scan.

@@ -49,6 +49,12 @@ class StoredEntries {
   log::EntryView entry(log::EntryRef ref) const { return log::EntryView(memory_.base() + ref.offsetBytes()); }
   /// The hash of the key that an entry shows. If the entry is damaged, no byte beyond its extent is read.
   KeyHash hashOf(log::EntryRef ref) const;
+  /// Fetches the header, the key and a short value of an entry into the cache: for walks, which meet entries in no
+  /// order that the processor could foresee.
+  void prefetch(log::EntryRef ref) const {
+    const std::byte* const address = entry(ref).address();
+    for (size_t line = 0; line < 3; ++line) __builtin_prefetch(address + line * 64);
+  }
   /// Whether an entry that the index has under the bits of a hash decides the answer when this key is asked for: it is
   /// the key's, or damaged.
   /// @param state  set to the entry's state

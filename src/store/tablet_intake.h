@@ -19,7 +19,7 @@ namespace ramcore::store {
 /// entered in state Pulling. After: the side log with the contents joins the log.
 ///
 /// A place is a storage frame on a backup: for a replica of a segment of the side log, or of a log head that the intake
-/// waits for, in roll() or in join(). Everything runs on the background executor.
+/// waits for, in roll() or in join(). Everything runs on the background executor, but for giveWay() and awaitRoom().
 class TabletIntake {
  public:
   struct Parts {
@@ -85,15 +85,18 @@ class TabletIntake {
   static bool isWorthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
   /// To be awaited between two turns of kEntriesPerTurn entries: lets others run. Allocates nothing.
   /// @param priority  Waited if calls wait for the end of this
-  runtime::ResumeOn giveWay(runtime::Priority priority = runtime::Priority::Background) {
+  /// @param executor  on which the caller runs and goes on
+  runtime::ResumeOn giveWay(runtime::Executor& executor, runtime::Priority priority = runtime::Priority::Background) {
     if (parts_.maintenance.isDue()) parts_.maintenance.wake();
-    return runtime::resumeOn(parts_.background, priority);
+    return runtime::resumeOn(executor, priority);
   }
+  runtime::ResumeOn giveWay() { return giveWay(parts_.background); }
   /// To be awaited before a turn whose former attempt has found no room: lets the cleaner make some. Allocates nothing.
-  runtime::SleepUntil awaitRoom() {
+  runtime::SleepUntil awaitRoom(runtime::Executor& executor) {
     parts_.maintenance.wake();
-    return runtime::sleepFor(parts_.background, kPauseNs);
+    return runtime::sleepFor(executor, kPauseNs);
   }
+  runtime::SleepUntil awaitRoom() { return awaitRoom(parts_.background); }
 
  private:
   const Parts parts_;

@@ -28,7 +28,8 @@ std::optional<KeyHash> TombstoneQueue::retireSlice(const Tablet& tablet, KeyHash
   constexpr size_t kEntriesPerSlice = 64;
   std::vector<index::IndexEntry> entries;
   const auto next = index_.scan(
-      cursor, tablet.range.last, kEntriesPerSlice, [this](EntryRef ref) { return entries_.hashOf(ref); }, entries);
+      cursor, tablet.range.last, kEntriesPerSlice, [this](EntryRef ref) { return entries_.hashOf(ref); }, entries,
+      [this](EntryRef ref) { entries_.prefetch(ref); });
   for (const index::IndexEntry& one : entries) {
     const EntryView seen = entries_.entry(one.ref);
     // A damaged tombstone leaves when it is restored (DamageResolver::reconcile).

@@ -4,9 +4,9 @@
 
 namespace ramcore::wire {
 
-/// New owner -> former owner: one slice of a lent tablet, in key-hash order. Request: struct. Response: struct, then
-/// `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8. A tombstone
-/// stands for a key whose object the former owner has lost.
+/// New owner -> former owner: one slice of a part of a lent tablet, in key-hash order. Request: struct. Response:
+/// struct, then `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8.
+/// A tombstone stands for a key whose object the former owner has lost.
 struct Pull {
   static constexpr Opcode kOpcode = Opcode::Pull;
   struct Request {
@@ -14,23 +14,24 @@ struct Pull {
     TabletId tablet;
     TabletEpoch epoch;
     KeyHash cursor;
+    KeyHash last;             ///< of the part; not below the cursor
     uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
     uint32_t reserved = 0;
 
-    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
+    constexpr bool isValid() const { return header.isValid() && cursor <= last && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
     KeyHash next_cursor;
     uint32_t entry_bytes;
     uint32_t entry_count;
-    uint8_t done;  ///< 1: nothing is left
+    uint8_t done;  ///< 1: nothing is left of the part
     uint8_t reserved[7] = {};
 
     constexpr bool isValid() const { return header.isValid() && done <= 1 && isZero(reserved); }
   };
 };
-static_assert(Message<Pull::Request> && sizeof(Pull::Request) == 48);
+static_assert(Message<Pull::Request> && sizeof(Pull::Request) == 56);
 static_assert(Message<Pull::Response> && sizeof(Pull::Response) == 32);
 
 /// New owner -> former owner: the objects of some key hashes of a lent tablet, all of each hash, or none if there are

@@ -66,32 +66,5 @@ TEST_F(MasterHandOverTest, WhatTheFormerOwnerHasLostComesFromItsLogWhenItDies) {
   expectAll(1, 3);
 }
 
-/// An object whose type has changed in the memory of the former owner is not taken for a key that was removed.
-TEST_F(MasterHandOverTest, NoDamageMakesAKeyLookRemoved) {
-  fill(0, 50, "value");
-  log::Log& memory = *world.servers[0]->master().log();
-  const SegmentId roll = memory.requestRoll();
-  ASSERT_TRUE(world.runUntil([&] { return memory.isRolled(roll); }));
-  const std::string key = keyOf(7);
-  const KeyHash hash = hashKey(TableId(kTable), asBytes(key));
-  const store::Found found = world.servers[0]->master().store().lookup(TableId(kTable), hash, asBytes(key));
-  std::byte* const type = memory.pool().memory().base() + (found.entry.address() - memory.pool().memory().base());
-  ASSERT_EQ(freeze(1, 1), Status::Ok);
-  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
-  for (const uint8_t flipped : {0x01, 0x02, 0x03, 0x04, 0x08, 0x0f}) {
-    const wire::Pull::Request ask{.header = header(Opcode::Pull),
-                                  .tablet = TabletId(1),
-                                  .epoch = TabletEpoch(1),
-                                  .cursor = 0,
-                                  .response_bytes = 1 << 20};
-    *type ^= std::byte{flipped};
-    const auto call = world.send(world.other_server, join({bytesOf(ask)}), 0);
-    *type ^= std::byte{flipped};
-    // Nothing is answered while it is damaged, so it is not left out. Without replicas nothing restores it.
-    EXPECT_EQ(call->outcome(), Status::Corrupt) << int{flipped};
-    for (const log::Damage& damage : memory.integrity().damages()) static_cast<void>(memory.release(damage));
-  }
-}
-
 }  // namespace
 }  // namespace ramcore::sim::raw

@@ -277,8 +277,12 @@ TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
     return world.send(world.other_server, join({bytesOf(request)}), 0)->outcome();
   };
   for (const Opcode opcode : {Opcode::Pull, Opcode::PullResults}) {
-    wire::Pull::Request request{
-        .header = header(opcode), .tablet = TabletId(1), .epoch = TabletEpoch(1), .cursor = 0, .response_bytes = 1000};
+    wire::Pull::Request request{.header = header(opcode),
+                                .tablet = TabletId(1),
+                                .epoch = TabletEpoch(1),
+                                .cursor = 0,
+                                .last = 0,
+                                .response_bytes = 1000};
     EXPECT_EQ(ask(request), Status::RetryLater) << "not frozen";
     request.epoch = TabletEpoch(2);
     EXPECT_EQ(ask(request), Status::StaleEpoch);
@@ -286,6 +290,9 @@ TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
     EXPECT_EQ(ask(request), Status::WrongServer);
     request.reserved = 1;
     EXPECT_EQ(ask(request), Status::BadRequest);
+    request.reserved = 0;
+    request.cursor = 1;
+    EXPECT_EQ(ask(request), Status::BadRequest) << "an end before the cursor";
   }
   control::SplitTabletRequest split;
   split.set_tablet(1);
@@ -297,11 +304,14 @@ TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
                               .tablet = TabletId(2),
                               .epoch = TabletEpoch(2),
                               .cursor = 1000,
+                              .last = 1000,
                               .response_bytes = 1000};
   EXPECT_EQ(ask(outside), Status::RetryLater) << "not lent";
   ASSERT_EQ(lend(2, 2), Status::Ok);
   EXPECT_EQ(ask(outside), Status::BadRequest) << "a cursor outside of the tablet";
   outside.cursor = 999;
+  EXPECT_EQ(ask(outside), Status::BadRequest) << "an end outside of the tablet";
+  outside.last = 999;
   EXPECT_EQ(ask(outside), Status::Ok);
 }
 

@@ -16,7 +16,7 @@ using store::TabletState;
 
 constexpr uint32_t kResponseBytesMax = 4u << 20;
 // While clients have work for this server.
-constexpr uint64_t kResponseBytesBusy = 64 * 1024;
+constexpr uint64_t kResponseBytesBusy = 20 * 1024;
 /// Objects go without the results that they carry: those that are still needed go with pullResults.
 constexpr log::Keep kKeep{.name = true, .result = false};
 
@@ -71,13 +71,15 @@ void MigrationSource::pull(rpc::Request request) {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Result<store::Tablet> tablet = tabletIn({TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
-  if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
+  if (!tablet->range.contains(ask.cursor) || !tablet->range.contains(ask.last)) {
+    return request.reply(Status::BadRequest);
+  }
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
   const uint64_t bytes_wanted =
-      std::min(bytesWanted(request, ask), activity_.hasChanged() ? kResponseBytesBusy : UINT64_MAX);
-  const Status filled = fill(*tablet, {ask.cursor, tablet->range.last},
+      std::min(bytesWanted(request, ask), activity_.isBusy() ? kResponseBytesBusy : UINT64_MAX);
+  const Status filled = fill(*tablet, {ask.cursor, ask.last},
                              {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max, .skips_lost = true}, slice);
   if (filled != Status::Ok) return request.reply(filled);
   transport::TxMessage response = request.allocate(slice.bytes);
@@ -103,7 +105,9 @@ Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range
     return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
   };
   const Status filled =
-      slice.fill(parts_.store, parts_.index, tablet.table, range, limits, sizeOf, [](log::EntryRef) {});
+      range.first == range.last
+          ? slice.fill(parts_.store, parts_.index, tablet.table, range, limits, sizeOf, [](log::EntryRef) {})
+          : slice.fillByBuckets(parts_.store, parts_.index, tablet.table, range, limits, sizeOf);
   return is_sound ? filled : Status::RetryLater;
 }
 
@@ -180,9 +184,9 @@ Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash curs
   };
   // The objects take nothing in the answer. The slice ends when it has looked at many.
   store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
-  const Status filled = slice.fill(parts_.store, parts_.index, tablet.table, {cursor, tablet.range.last},
-                                   {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf,
-                                   [](log::EntryRef) {});
+  const Status filled =
+      slice.fillByBuckets(parts_.store, parts_.index, tablet.table, {cursor, tablet.range.last},
+                          {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf);
   if (filled != Status::Ok) return filled;
   // An object that is lost may be restored later. Nothing is known of it but its key.
   for (const log::EntryRef ref : slice.lost) {
@@ -249,11 +253,12 @@ void MigrationSource::pullResults(rpc::Request request) {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Result<store::Tablet> tablet = tabletIn({TabletState::Frozen, TabletState::Lent}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
-  if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
+  if (!tablet->range.contains(ask.cursor) || !tablet->range.contains(ask.last)) {
+    return request.reply(Status::BadRequest);
+  }
   // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key
   // hash: a count would skip as many as have gone. Those of one hash stay together.
-  std::vector<store::ResultTable::Record> records =
-      parts_.results.inRange(tablet->table, {ask.cursor, tablet->range.last});
+  std::vector<store::ResultTable::Record> records = parts_.results.inRange(tablet->table, {ask.cursor, ask.last});
 
   constexpr uint32_t kRecordBytes = store::ResultEntry::kAlignedBytes;
   size_t count = std::min<uint64_t>(records.size(), std::max<uint64_t>(1, bytesWanted(request, ask) / kRecordBytes));

@@ -1,6 +1,7 @@
 #include "master/migration/migration_target.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -13,7 +14,9 @@ namespace {
 
 // Questions for a thousand clients each. Clients beyond them are confirmed one by one.
 constexpr size_t kClientQuestionsMax = 64;
-constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
+constexpr int64_t kResultsWaitNs = 2 * runtime::kNanosPerSecond;
+/// More side logs would each hold a segment that is not full, and the processors are needed for clients as well.
+constexpr size_t kLanesMax = 4;
 // Between two questions for keys that the source has lost.
 constexpr int64_t kLostPauseNs = 200 * runtime::kNanosPerMilli;
 constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
@@ -34,9 +37,8 @@ std::shared_ptr<MigrationTarget::Pull> MigrationTarget::find(TabletId tablet) co
 }
 
 Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
-  auto pull =
-      std::make_shared<Pull>(tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source},
-                             parts_, attempts_.stopping());
+  auto pull = std::make_shared<Pull>(
+      tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source}, *this);
   store::IntakeAttempts::Claim claim = attempts_.claim(pull, false);
   if (!claim.begins()) return claim.status;
   pull->former = std::move(claim.former);
@@ -52,7 +54,7 @@ Status MigrationTarget::check(const Pull& pull, TabletEpoch epoch, Phase least) 
     const Status status = pull.status.load();
     return status == Status::Ok || status == Status::RetryLater ? Status::NotFound : status;
   }
-  return pull.phase.load() < least ? Status::RetryLater : Status::Ok;
+  return pull.state.phase.load() < least ? Status::RetryLater : Status::Ok;
 }
 
 Status MigrationTarget::adopt(TabletId tablet, TabletEpoch epoch, Version version_ceiling) {
@@ -65,18 +67,18 @@ Status MigrationTarget::adopt(TabletId tablet, TabletEpoch epoch, Version versio
     pull->version_ceiling.store(version_ceiling);
     pull->ordered.store(Phase::Adopting);
   }
-  return pull->phase.load() >= Phase::Adopted ? Status::Ok : Status::RetryLater;
+  return pull->state.phase.load() >= Phase::Adopted ? Status::Ok : Status::RetryLater;
 }
 
 Status MigrationTarget::arrive(TabletId tablet, TabletEpoch epoch) {
   const std::shared_ptr<Pull> pull = find(tablet);
   if (pull == nullptr) return Status::NotFound;
-  if (pull->is_interrupted) return Status::RetryLater;
+  if (pull->state.is_interrupted) return Status::RetryLater;
   const Status ready = check(*pull, epoch, Phase::Adopted);
   if (ready != Status::Ok || pull->ordered.load() >= Phase::Arriving) return ready;
   // Calls may wait as soon as the tablet answers, and the pull that ends their waiting begins last.
   priority_pulls_.open(tablet);
-  const Status arriving = parts_.tablets.arrive(tablet, pull->arriving);
+  const Status arriving = parts_.tablets.arrive(tablet, pull->state.arriving);
   if (arriving == Status::Ok) {
     pull->ordered.store(Phase::Arriving);
   } else {
@@ -92,8 +94,8 @@ void MigrationTarget::settle(TabletId tablet) {
 bool MigrationTarget::interrupt(TabletId tablet) {
   const std::shared_ptr<Pull> pull = find(tablet);
   if (pull == nullptr) return true;
-  if (pull->phase.load() >= Phase::Prepared) pull->arriving->close();
-  pull->is_interrupted.store(true);
+  if (pull->state.phase.load() >= Phase::Prepared) pull->state.arriving->close();
+  pull->state.is_interrupted.store(true);
   return pull->is_quiet || pull->done;
 }
 
@@ -104,8 +106,11 @@ Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) con
   static_cast<store::IntakeProgress&>(progress) = *known;
   const std::shared_ptr<Pull> pull = find(tablet);
   if (pull == nullptr) return Status::NotFound;
-  progress.phase = pull->phase.load();
-  progress.problem = pull->problem.load();
+  progress.phase = pull->state.phase.load();
+  if (progress.phase == Phase::Arriving || progress.phase == Phase::Arrived) {
+    progress.fraction = pull->state.arriving->fraction();
+  }
+  if (progress.phase >= Phase::Prepared) progress.problem = pull->state.problem();
   progress.shortage = {.wanted_bytes = pull->room_wanted_bytes.load(), .left_bytes = pull->room_left_bytes.load()};
   return progress;
 }
@@ -122,20 +127,17 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   Status status = co_await prepare(pull);
   if (status == Status::Ok) {
-    pull.phase.store(Phase::Prepared);
+    pull.state.phase.store(Phase::Prepared);
     status = co_await awaitOrder(pull, Phase::Adopting);
   }
   if (status == Status::Ok) status = co_await adoptResults(pull);
   if (status == Status::Ok) {
-    pull.phase.store(Phase::Adopted);
+    pull.state.phase.store(Phase::Adopted);
     status = co_await awaitOrder(pull, Phase::Arriving);
   }
   if (status == Status::Ok) status = co_await takeArrival(pull);
   priority_pulls_.close(pull.tablet().id, Status::RetryLater);
-  // What a pull that is given up has brought can be had from the source again.
-  if (pull.side && !pull.side->isJoining()) {
-    (void)co_await intake_.joinOrForsake(*pull.side, std::span(&pull.tablet(), 1), false, pull.patience);
-  }
+  co_await giveUpLanes(pull);
   if (status == Status::Ok) status = co_await awaitOrder(pull, Phase::Settling);
   co_await release(pull);
   if (pull.room) {
@@ -149,20 +151,33 @@ runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
 runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   co_await awaitFormer(pull);
   intake_.evict(pull.tablet());
-  Status status = co_await intake_.purge(pull.tablet(), pull.ended);
-  if (status != Status::Ok) co_return status;
-  SegmentId head;
-  status = co_await intake_.roll(pull.ended, head, &pull.patience);
-  if (status != Status::Ok) co_return status;
-  pull.first_segment.store(head);
   pull.room.emplace(parts_.log, pull.calls, pull.tablet().range, parts_.background, pull.ended);
-  status = co_await pull.room->claim();
+  // The source measures while this server purges.
+  runtime::Task<Status> measuring = pull.room->measure();
+  Status status = co_await clear(pull);
+  if (status != Status::Ok) pull.room->giveUp();
+  const Status measured = co_await measuring;
+  if (status == Status::Ok) status = measured;
+  // The last segment of each lane but one is besides what is always there.
+  const uint64_t lanes = lanesFor(pull.room->measuredBytes());
+  if (status == Status::Ok) status = pull.room->claim((lanes - 1) * parts_.log.config().segment_bytes);
   if (status != Status::Ok) co_return status;
   status = co_await openAnchor(pull);
   if (status != Status::Ok) co_return status;
   co_await confirmClients(pull);
-  pull.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id());
-  co_return intake_.add(pull.tablet(), head, pull.ended);
+  pull.state.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id(),
+                                                               partitionsFor(pull.room->objectBytes()));
+  co_return intake_.add(pull.tablet(), pull.first_segment.load(), pull.ended);
+}
+
+// Forgets what is here of an earlier ownership, in the index and in the log.
+runtime::Task<Status> MigrationTarget::clear(Pull& pull) {
+  const Status purged = co_await intake_.purge(pull.tablet(), pull.ended);
+  if (purged != Status::Ok) co_return purged;
+  SegmentId head;
+  const Status rolled = co_await intake_.roll(pull.ended, head, &pull.patience);
+  if (rolled == Status::Ok) pull.first_segment.store(head);
+  co_return rolled;
 }
 
 runtime::Task<Status> MigrationTarget::openAnchor(Pull& pull) {
@@ -206,59 +221,52 @@ runtime::Task<Status> MigrationTarget::awaitOrder(Pull& pull, Phase wanted) {
   runtime::GrowingPause pause(kOrderPauseNs, kOrderPauseNsMax);
   while (pull.ordered.load() < wanted) {
     if (pull.ended) co_return Status::Cancelled;
-    if (pull.is_interrupted && wanted != Phase::Settling) co_return Status::Ok;
+    if (pull.state.is_interrupted && wanted != Phase::Settling) co_return Status::Ok;
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
 }
 
 runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
-  pull.phase.store(Phase::Adopting);
+  pull.state.phase.store(Phase::Adopting);
   store::CrowdedHashes::List crowded;
   Status status = co_await pull.room->claimGrowth(crowded);
-  if (status != Status::Ok && !pull.is_interrupted) co_return status;
-  pull.arriving->nameCrowded(std::move(crowded));
-  pull.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  if (status != Status::Ok && !pull.state.is_interrupted) co_return status;
+  pull.state.arriving->nameCrowded(std::move(crowded));
   // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
   // an older one that is pulled after it.
   parts_.store.raiseSafeVersion(pull.version_ceiling.load());
-  pull.replay.emplace(SliceReplay::Parts{parts_.store.replay(), *pull.side, *pull.room, pull.tablet(), *pull.arriving,
-                                         pull.version_ceiling.load()});
-  if (pull.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
-  status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first);
+  openLanes(pull);
+  if (pull.state.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
+  status = co_await pullResults(pull);
   pull.room->releaseResults();
-  co_return pull.is_interrupted ? Status::Ok : status;
+  co_return pull.state.is_interrupted ? Status::Ok : status;
 }
 
 // Brings the contents, until all are in the log or the source is dead.
 runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
-  pull.replay->useHeldRoom();
-  pull.takes_hashes = !pull.is_interrupted;
-  if (pull.is_interrupted) priority_pulls_.close(pull.tablet().id, Status::RetryLater);
+  for (ArrivalLane& lane : pull.lanes) lane.replay().useHeldRoom();
+  pull.takes_hashes = !pull.state.is_interrupted;
+  if (pull.state.is_interrupted) priority_pulls_.close(pull.tablet().id, Status::RetryLater);
   if (pull.takes_hashes) {
-    pull.phase.store(Phase::Arriving);
-    const Status status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first);
-    if (status == Status::Ok) {
-      pull.arriving->noteAll();
-      co_await awaitLost(pull);
-    }
+    pull.state.phase.store(Phase::Arriving);
+    const Status status = co_await pullContents(pull);
     priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
     pull.takes_hashes = false;
     while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, kPauseNs);
     if (pull.ended) co_return Status::Cancelled;
     if (status == Status::Ok) {
-      pull.phase.store(Phase::Arrived);
+      pull.state.phase.store(Phase::Arrived);
       pull.room->releaseObjects();
     }
   }
-  // However long its replicas find no places, what has arrived is not given up.
-  const Status joined = co_await intake_.join(*pull.side, pull.patience.stopping, &pull.patience, true);
+  const Status joined = co_await joinLanes(pull);
   if (joined != Status::Ok) co_return joined;
   // A reader that has asked before the end what has arrived looks at the index no more: a replay may begin.
-  if (pull.is_interrupted && !co_await awaitGrace(pull)) co_return Status::Cancelled;
+  if (pull.state.is_interrupted && !co_await awaitGrace(pull)) co_return Status::Cancelled;
   pull.is_quiet.store(true);
-  if (pull.phase.load() == Phase::Arrived) {
-    pull.phase.store(Phase::Joined);
+  if (pull.state.phase.load() == Phase::Arrived) {
+    pull.state.phase.store(Phase::Joined);
     pull.fraction.store(1);
   }
   co_return Status::Ok;
@@ -280,119 +288,133 @@ runtime::Task<void> MigrationTarget::release(Pull& pull) {
   if (pull.anchor == nullptr) co_return;
   // No thread acts on the tablet any more as one that is Arriving.
   if (!co_await awaitGrace(pull)) co_return;
-  std::optional<KeyHash> cursor = pull.tablet().range.first;
+  std::optional<KeyHash> cursor;
+  if (pull.state.arriving->keepsTombstones()) cursor = pull.tablet().range.first;
   while (cursor && !pull.ended) {
     cursor = parts_.store.tombstones().retireSlice(pull.tablet(), *cursor);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
-  stats_.early_writes.fetch_add(pull.arriving->earlyWrites(), std::memory_order_relaxed);
+  stats_.early_writes.fetch_add(pull.state.arriving->earlyWrites(), std::memory_order_relaxed);
   parts_.log.privateSegments().dropAnchor(*std::exchange(pull.anchor, nullptr));
   parts_.maintenance.wake();
 }
 
 // ---- pulling
 
-runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
-  const bool is_arrival = opcode == wire::Opcode::Pull;
-  std::optional<KeyHash> lost_after;
-  uint64_t results_bytes = 0;
+size_t MigrationTarget::partitionsFor(uint64_t bytes) const {
+  const uint64_t wanted = bytes / std::max<uint64_t>(slices_.partition_bytes, 1);
+  return std::bit_floor(std::clamp<uint64_t>(wanted, 1, store::ArrivingRange::kPartitionsMax));
+}
+
+size_t MigrationTarget::lanesFor(uint64_t bytes) const {
+  const size_t most = std::min({kLanesMax, partitionsFor(bytes), parts_.others.size() + 1});
+  return std::clamp<uint64_t>(bytes / std::max<uint64_t>(slices_.lane_bytes, 1), 1, most);
+}
+
+void MigrationTarget::openLanes(Pull& pull) {
+  const auto open = [&](runtime::Executor& executor) {
+    pull.lanes.emplace_back(executor, parts_.log, intake_, pull.state,
+                            SliceReplay::Parts{parts_.store.replay(), *pull.room, pull.tablet(), *pull.state.arriving,
+                                               pull.version_ceiling.load()});
+  };
+  open(parts_.background);
+  const size_t others = lanesFor(pull.room->objectBytes()) - 1;
+  for (runtime::Executor* const other : parts_.others.first(others)) open(*other);
+}
+
+// Writes of the tablet are refused until the results have come.
+runtime::Task<Status> MigrationTarget::pullResults(Pull& pull) {
+  const HashRange range = pull.tablet().range;
+  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  KeyHash cursor = range.first;
+  uint64_t bytes = 0;
   for (;;) {
+    if (pull.state.isOver()) co_return Status::Cancelled;
     PulledSlice slice;
-    Status status = co_await pullSlice(pull, opcode, cursor, slice);
-    if (!is_arrival) results_bytes += slice.entries.size();
-    if (status == Status::Ok && results_bytes > pull.room->resultBytes()) status = Status::BadRequest;
-    if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::UntilThereIsRoom);
-    if (pull.isOver()) co_return Status::Cancelled;
-    note(pull, status);
-    if (status != Status::Ok && !is_arrival) co_return status;
-    if (status != Status::Ok) {
-      // Nobody else has the contents: the same slice is asked for again. If there are too many lost keys to note more,
-      // some may have been restored.
-      if (status == Status::NoSpace) co_await askForLost(pull, lost_after);
-      co_await runtime::sleepFor(parts_.background, 10 * kPauseNs);
+    Status status = co_await pull.calls.slice(
+        parts_.background, wire::Opcode::PullResults, range, cursor,
+        {.bytes = slices_.bytes, .wait_ns = kResultsWaitNs, .priority = runtime::Priority::Waited}, slice);
+    if (SourceCalls::mayPass(status) && status != Status::Ok && parts_.background.clock().nowNs() < give_up_ns) {
+      co_await runtime::sleepFor(parts_.background, kPauseNs);
       continue;
     }
-    pull.parts.front().bytes.fetch_add(slice.entries.size());
-    if (slice.is_last) co_return Status::Ok;
-    cursor = slice.next_cursor;
-    if (!is_arrival) continue;
-    pull.arriving->advance(cursor);
-    pull.fraction.store(pull.arriving->fraction());
-  }
-}
-
-// Asks again and again, until the source answers or there is no use in it.
-runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice) {
-  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
-  // Writes of the tablet are refused until the results have come.
-  const bool is_waited = opcode == wire::Opcode::PullResults;
-  const runtime::Priority priority = is_waited ? runtime::Priority::Waited : runtime::Priority::Background;
-  for (;;) {
-    if (pull.isOver()) co_return Status::Cancelled;
-    const uint32_t bytes = activity_.hasChanged() && !is_waited ? slices_.bytes_busy : slices_.bytes;
-    const Status status = co_await pull.calls.slice(
-        opcode, pull.tablet().range, cursor, {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = priority}, slice);
-    if (status == Status::Ok) co_return status;
-    note(pull, status);
-    if (!SourceCalls::mayPass(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
-  }
-}
-
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, PulledSlice& slice, Patience patience) {
-  slice.lost.clear();
-  ByteSpan rest = slice.entries;
-  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
-  while (!rest.empty()) {
-    if (pull.isOver()) co_return Status::Cancelled;
-    uint64_t objects = 0;
-    const Status status = pull.replay->step(slice, rest, objects);
-    pull.parts.front().objects.fetch_add(objects, std::memory_order_relaxed);
-    stats_.objects_arrived.fetch_add(objects, std::memory_order_relaxed);
+    bytes += slice.entries.size();
+    if (status == Status::Ok && bytes > pull.room->resultBytes()) status = Status::BadRequest;
     if (status == Status::Ok) {
-      co_await intake_.giveWay(pull.isTaken() ? runtime::Priority::Background : runtime::Priority::Waited);
-      continue;
+      status =
+          co_await pull.lanes.front().take(slice, ArrivalLane::Patience::UntilThereIsRoom, ArrivalState::kForCalls);
     }
-    note(pull, status);
-    // What is damaged in an open segment can be restored when that is closed.
-    pull.side->closeDamaged();
-    const bool waits = store::TabletIntake::isWorthWaiting(status) && patience == Patience::UntilThereIsRoom &&
-                       (pull.isTaken() || parts_.background.clock().nowNs() < give_up_ns);
-    if (!waits) co_return status;
-    co_await intake_.awaitRoom();
+    if (pull.state.isOver()) co_return Status::Cancelled;
+    if (status != Status::Ok) co_return status;
+    pull.state.addBytes(slice.entries.size());
+    if (slice.is_last) break;
+    cursor = slice.next_cursor;
   }
+  pull.state.note(ArrivalState::kForCalls, Status::Ok);
   co_return Status::Ok;
 }
 
-// Waits until no key is lost any more: each is overwritten here, or restored at the source.
-runtime::Task<void> MigrationTarget::awaitLost(Pull& pull) {
-  std::optional<KeyHash> after;
-  while (!pull.isOver() && !pull.arriving->lost().isEmpty()) {
-    co_await askForLost(pull, after);
-    if (!pull.arriving->lost().isEmpty()) co_await runtime::sleepFor(parts_.background, kLostPauseNs);
+// Brings all partitions, and waits until no key is lost any more: each is overwritten here, or restored at the source.
+// Ok; Cancelled: nothing is pulled any more.
+runtime::Task<Status> MigrationTarget::pullContents(Pull& pull) {
+  const size_t partitions = pull.state.arriving->partitionCount();
+  const size_t lanes = pull.lanes.size();
+  pull.partitions_left = partitions;
+  for (size_t i = 0; i < lanes; ++i) pull.lanes[i].expect((partitions - i + lanes - 1) / lanes);
+  for (size_t i = 0; i < partitions; ++i) pullPartition(pull, i);
+  std::optional<KeyHash> lost_after;
+  while (pull.partitions_left != 0 || !(pull.state.isOver() || pull.state.arriving->lost().isEmpty())) {
+    const int64_t look_ns = parts_.background.clock().nowNs() + kLostPauseNs;
+    const Status woken = co_await pull.partition_over.wait(look_ns);
+    // What calls wait for comes here, too: nobody else closes it while a partition waits for what is damaged in it.
+    pull.lanes.front().side().closeDamaged();
+    if (woken == Status::DeadlineExceeded && !pull.state.isOver()) co_await askForLost(pull, lost_after);
+  }
+  co_return pull.state.isOver() ? Status::Cancelled : Status::Ok;
+}
+
+runtime::Detached MigrationTarget::pullPartition(Pull& pull, size_t index) {
+  ArrivalLane& lane = pull.lanes[index % pull.lanes.size()];
+  co_await runtime::resumeOn(lane.executor(), runtime::Priority::Background);
+  PartitionPull partition({pull.calls, pull.state, lane, activity_, slices_}, index);
+  static_cast<void>(co_await partition.run());
+  // A segment that is not full takes memory. The first lane goes on with what calls wait for.
+  if (lane.endPartition() && &lane != &pull.lanes.front()) lane.side().close();
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  --pull.partitions_left;
+  pull.partition_over.notifyAll();
+}
+
+// However long the replicas find no places, what has arrived is not given up.
+runtime::Task<Status> MigrationTarget::joinLanes(Pull& pull) {
+  std::vector<runtime::Task<Status>> joins;
+  joins.reserve(pull.lanes.size());
+  for (ArrivalLane& lane : pull.lanes) {
+    joins.push_back(intake_.join(lane.side(), pull.patience.stopping, &pull.patience, true));
+  }
+  Status all = Status::Ok;
+  for (runtime::Task<Status>& join : joins) {
+    const Status joined = co_await join;
+    if (joined != Status::Ok) all = joined;
+  }
+  co_return all;
+}
+
+// What a pull that is given up has brought can be had from the source again.
+runtime::Task<void> MigrationTarget::giveUpLanes(Pull& pull) {
+  for (ArrivalLane& lane : pull.lanes) {
+    if (lane.side().isJoining()) continue;
+    static_cast<void>(co_await intake_.joinOrForsake(lane.side(), std::span(&pull.tablet(), 1), false, pull.patience));
   }
 }
 
 // Asks for the next few lost keys. @param after  the last one that was asked for; none: from the beginning
 runtime::Task<void> MigrationTarget::askForLost(Pull& pull, std::optional<KeyHash>& after) {
-  std::vector<KeyHash> hashes = pull.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
+  std::vector<KeyHash> hashes = pull.state.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
   after.reset();
   if (hashes.empty()) co_return;
   after = hashes.back();
   (void)co_await pullHashes(pull, hashes);
-}
-
-// Keeps why some of the contents do not come, for status, and traces a reason that is not the one traced last.
-void MigrationTarget::note(Pull& pull, Status problem) {
-  const bool has_lost = pull.arriving != nullptr && !pull.arriving->lost().isEmpty();
-  // To the coordinator, Corrupt says that the source has lost objects, and nothing else.
-  if (problem == Status::Corrupt && !has_lost) problem = Status::BadRequest;
-  if (problem == Status::Ok && has_lost) problem = Status::Corrupt;
-  pull.problem.store(problem);
-  if (problem == Status::Ok || !pull.isTaken() || pull.traced == problem) return;
-  pull.traced = problem;
-  parts_.trace.warning("tablet " + std::to_string(pull.tablet().id.value) + " waits for server " +
-                       std::to_string(pull.calls.tablet().source.id) + ": " + std::string(name(problem)));
 }
 
 // ---- the hashes for which calls wait
@@ -406,7 +428,7 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Waited);
   const TabletId id = pull->tablet().id;
   // A call may come before the first slice is asked for.
-  while (!pull->takes_hashes && pull->phase.load() < Phase::Arriving && !pull->isOver()) {
+  while (!pull->takes_hashes && pull->state.phase.load() < Phase::Arriving && !pull->state.isOver()) {
     co_await runtime::sleepFor(parts_.background, kOrderPauseNs);
   }
   if (!pull->takes_hashes || pull->pulls_hashes) co_return;
@@ -417,13 +439,13 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
     if (wanted.isEmpty()) break;
     std::vector<KeyHash> here;
     std::vector<KeyHash> hashes;
-    for (const KeyHash hash : wanted.hashes) (pull->arriving->has(hash) ? here : hashes).push_back(hash);
+    for (const KeyHash hash : wanted.hashes) (pull->state.arriving->has(hash) ? here : hashes).push_back(hash);
     priority_pulls_.release(id, here, Status::Ok);
     if (!hashes.empty()) {
       const Status status = co_await pullHashes(*pull, hashes);
       std::vector<KeyHash> lost;
       std::erase_if(hashes, [&](KeyHash hash) {
-        const bool is_lost = status == Status::Ok && pull->arriving->lost().has(hash);
+        const bool is_lost = status == Status::Ok && pull->state.arriving->lost().has(hash);
         if (is_lost) lost.push_back(hash);
         return is_lost;
       });
@@ -440,16 +462,18 @@ runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) 
 
 // A part of what a scan wants to see. It is pulled once more with the others: only the frontier says what has arrived.
 runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHash first) {
-  if (pull.arriving->hasAll()) co_return PriorityPulls::Piece{Status::Ok, pull.tablet().range.last};
-  if (first < pull.arriving->frontier()) co_return PriorityPulls::Piece{Status::Ok, pull.arriving->frontier() - 1};
+  const std::optional<KeyHash> known_last = pull.state.arriving->lastFrom(first);
+  if (known_last) co_return PriorityPulls::Piece{Status::Ok, *known_last};
   stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
   PulledSlice slice;
   Status status = co_await pull.calls.slice(
-      wire::Opcode::Pull, pull.tablet().range, first,
+      parts_.background, wire::Opcode::Pull, pull.tablet().range, first,
       {.bytes = slices_.bytes_busy, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
-  if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::None);
-  if (pull.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
-  note(pull, status);
+  if (status == Status::Ok) {
+    status = co_await pull.lanes.front().take(slice, ArrivalLane::Patience::None, ArrivalState::kForCalls);
+  }
+  if (pull.state.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
+  pull.state.note(ArrivalState::kForCalls, status);
   if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
   co_return PriorityPulls::Piece{Status::Ok, slice.is_last ? pull.tablet().range.last : slice.next_cursor - 1};
 }
@@ -459,13 +483,15 @@ runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHas
   stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
   PulledSlice slice;
   Status status = co_await pull.calls.hashes(hashes, slice);
-  if (status == Status::Ok) status = co_await replayAll(pull, slice, Patience::None);
+  if (status == Status::Ok) {
+    status = co_await pull.lanes.front().take(slice, ArrivalLane::Patience::None, ArrivalState::kForCalls);
+  }
   // An answer that comes when the source is dead is thrown away.
-  if (pull.isOver()) co_return Status::Cancelled;
-  if (status == Status::Ok) pull.arriving->lost().keep(hashes, slice.lost);
-  note(pull, status);
+  if (pull.state.isOver()) co_return Status::Cancelled;
+  if (status == Status::Ok) pull.state.arriving->lost().keep(hashes, slice.lost);
+  pull.state.note(ArrivalState::kForCalls, status);
   if (status != Status::Ok) co_return status;
-  for (const KeyHash hash : hashes) pull.arriving->noteKnown(hash);
+  for (const KeyHash hash : hashes) pull.state.arriving->noteKnown(hash);
   co_return Status::Ok;
 }
 

@@ -3,13 +3,16 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
 #include "master/cluster/client_admission.h"
+#include "master/migration/arrival_state.h"
 #include "master/migration/client_activity.h"
+#include "master/migration/partition_pull.h"
 #include "master/migration/priority_pulls.h"
 #include "master/migration/room_claim.h"
 #include "rpc/caller.h"
@@ -33,14 +36,16 @@ struct PulledSlice;
 /// - start() gets ready: purges the range, rolls the head, claims room (RoomClaim), opens the anchor. The tablet is
 ///   in state Pulling then.
 /// - adopt() takes over the results of calls, and the ceiling of versions, from the frozen source.
-/// - arrive(): the tablet answers (state Arriving), and its contents are pulled: in the order of hashes, into a side
-///   log that joins the log; before others those for which calls wait (PriorityPulls).
+/// - arrive(): the tablet answers (state Arriving), and its contents are pulled: its partitions beside each other, each
+///   in the order of hashes (PartitionPull), into side logs that join the log; before others those for which calls wait
+///   (PriorityPulls).
 /// - settle(): the contents are in this server's log alone, and the tablet is a usual one.
 ///
 /// After arrive() nothing is given up: a source that does not answer, or answers nonsense, is asked again and again. If
 /// the source dies, interrupt() ends the pulling, and a recovery brings the rest.
 ///
-/// Commands and progress(): any executor of the master; pulls run on the background executor.
+/// Commands and progress(): any executor of the master. Pulls run on the background executor; partitions are shared out
+/// among all workers.
 class MigrationTarget final : private PriorityPulls::Listener {
  public:
   struct Parts {
@@ -51,17 +56,14 @@ class MigrationTarget final : private PriorityPulls::Listener {
     ClientAdmission& admission;
     rpc::Caller& caller;
     runtime::Executor& background;
+    /// Other workers, which take a share of what arrives. Borrowed
+    std::span<runtime::Executor* const> others;
     store::Maintenance& maintenance;
     runtime::Rcu& rcu;
     Trace& trace;
   };
-  /// How much one request for the contents brings.
-  struct Slices {
-    uint32_t bytes = 512 * 1024;      ///< Raised: fewer requests; each is looked up and copied in one go
-    uint32_t bytes_busy = 64 * 1024;  ///< while clients have work for this server; and what a scan waits for
-  };
-  /// How far a pull is, in this order.
-  enum class Phase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
+  using Slices = SliceSizes;
+  using Phase = PullPhase;
   struct Progress : store::IntakeProgress {
     Phase phase = Phase::Preparing;
     Status problem = Status::Ok;   ///< why the last attempt to pull failed, while it is repeated; Corrupt also if keys
@@ -110,12 +112,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
 
   /// Where calls wait for keys that have not arrived.
   PriorityPulls& priorityPulls() { return priority_pulls_; }
-  struct Stats {
-    std::atomic<uint64_t> priority_pulls{0};   ///< requests for the hashes that calls wait for
-    std::atomic<uint64_t> objects_arrived{0};  ///< objects that were pulled, by all moves
-    std::atomic<uint64_t> early_writes{0};     ///< writes of keys that had not arrived, by moves that are over
-  };
-  const Stats& stats() const { return stats_; }
+  const ArrivalStats& stats() const { return stats_; }
   const PriorityPulls::Stats& waitStats() const { return priority_pulls_.stats(); }
 
  private:
@@ -128,6 +125,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> prepare(Pull& pull);
+  runtime::Task<Status> clear(Pull& pull);
   runtime::Task<Status> openAnchor(Pull& pull);
   runtime::Task<void> confirmClients(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
@@ -137,16 +135,17 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<bool> awaitGrace(Pull& pull);
   runtime::Task<void> release(Pull& pull);
 
-  runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
-  runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, PulledSlice& slice);
-  runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
-  /// Whether a slice for which this server has no room just now waits. Calls wait for what was asked for before others.
-  enum class Patience : uint8_t { None, UntilThereIsRoom };
-  runtime::Task<Status> replayAll(Pull& pull, PulledSlice& slice, Patience patience);
-  runtime::Task<void> awaitLost(Pull& pull);
+  size_t partitionsFor(uint64_t bytes) const;
+  size_t lanesFor(uint64_t bytes) const;
+  void openLanes(Pull& pull);
+  runtime::Task<Status> pullResults(Pull& pull);
+  runtime::Task<Status> pullContents(Pull& pull);
+  runtime::Detached pullPartition(Pull& pull, size_t index);
   runtime::Task<void> askForLost(Pull& pull, std::optional<KeyHash>& after);
-  void note(Pull& pull, Status problem);
+  runtime::Task<Status> joinLanes(Pull& pull);
+  runtime::Task<void> giveUpLanes(Pull& pull);
 
+  runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
   runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);
   runtime::Task<Status> pullHashes(Pull& pull, std::vector<KeyHash>& hashes);
 
@@ -156,7 +155,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   store::IntakeAttempts attempts_;
   ClientActivity activity_;
   PriorityPulls priority_pulls_;
-  Stats stats_;
+  ArrivalStats stats_;
 };
 
 }  // namespace ramcore::master

@@ -25,10 +25,13 @@ bool isSensible(uint64_t object_bytes, uint64_t tombstone_bytes) {
 
 }  // namespace
 
-RoomClaim::~RoomClaim() { log_.limit().release(held_.all(), held_.large_bytes); }
+RoomClaim::~RoomClaim() {
+  const SpinGuard guard(lock_);
+  log_.limit().release(held_.all(), held_.large_bytes);
+}
 
-runtime::Task<Status> RoomClaim::claim() {
-  Parts all;
+runtime::Task<Status> RoomClaim::measure() {
+  Parts& all = measured_;
   KeyHash cursor = range_.first;
   const int64_t give_up_ns = background_.clock().nowNs() + kMeasureNsMax;
   for (bool is_done = false; !is_done;) {
@@ -49,7 +52,20 @@ runtime::Task<Status> RoomClaim::claim() {
   const Status status = co_await ask(MeasureTablet::Part::Rest, 0, runtime::Priority::Background, rest);
   if (status != Status::Ok) co_return status;
   all.result_bytes = rest.sizes.object_bytes;
-  co_return hold(all);
+  result_bytes_ = all.result_bytes;
+  co_return Status::Ok;
+}
+
+Status RoomClaim::claim(uint64_t spare_bytes) {
+  const Status held = hold(measured_);
+  if (held != Status::Ok || RC_MUTATION("hold-no-room")) return held;
+  if (!log_.limit().hold(spare_bytes, 0)) {
+    shortage_ = {.wanted_bytes = spare_bytes, .left_bytes = log_.limit().roomBytes()};
+    return Status::NoSpace;
+  }
+  const SpinGuard guard(lock_);
+  held_.object_bytes += spare_bytes;
+  return Status::Ok;
 }
 
 runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded) {
@@ -64,11 +80,11 @@ runtime::Task<Status> RoomClaim::claimGrowth(store::CrowdedHashes::List& crowded
   if (!isSensible(appended_bytes, appended_bytes)) co_return Status::BadRequest;
   // Anything that the source has appended since may be of this tablet, and large. A tombstone that names a segment is
   // at most one and a half times as long as the smallest object.
-  result_bytes_ = now.object_bytes;
+  const uint64_t held_bytes = std::exchange(result_bytes_, now.object_bytes);
   co_return hold({.object_bytes = appended_bytes,
                   .large_bytes = appended_bytes,
                   .tombstone_bytes = appended_bytes * 3 / 2,
-                  .result_bytes = result_bytes_ - std::min(result_bytes_, held_.result_bytes)});
+                  .result_bytes = result_bytes_ - std::min(result_bytes_, held_bytes)});
 }
 
 Status RoomClaim::hold(const Parts& more) {
@@ -78,6 +94,7 @@ Status RoomClaim::hold(const Parts& more) {
     shortage_ = {.wanted_bytes = more.all(), .left_bytes = log_.limit().roomBytes()};
     return Status::NoSpace;
   }
+  const SpinGuard guard(lock_);
   held_.object_bytes += more.object_bytes;
   held_.large_bytes += more.large_bytes;
   held_.tombstone_bytes += more.tombstone_bytes;
@@ -85,10 +102,19 @@ Status RoomClaim::hold(const Parts& more) {
   return Status::Ok;
 }
 
-void RoomClaim::releaseResults() { log_.limit().release(std::exchange(held_.result_bytes, 0), 0); }
+void RoomClaim::releaseResults() {
+  const SpinGuard guard(lock_);
+  log_.limit().release(std::exchange(held_.result_bytes, 0), 0);
+}
+
+void RoomClaim::releaseObjects() {
+  const SpinGuard guard(lock_);
+  giveBack(held_.object_bytes);
+}
 
 void RoomClaim::spend(uint64_t bytes) {
-  spent_bytes_ += bytes;
+  spent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  const SpinGuard guard(lock_);
   giveBack(std::min(bytes, held_.object_bytes));
 }
 
@@ -105,7 +131,7 @@ runtime::Task<Status> RoomClaim::ask(MeasureTablet::Part part, KeyHash cursor, r
                                      SourceCalls::Measured& answer) {
   const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
   for (;;) {
-    if (ended_) co_return Status::Cancelled;
+    if (ended_ || is_given_up_) co_return Status::Cancelled;
     answer = {};
     const Status status = co_await source_.measure(part, range_, cursor, priority, answer);
     if (status == Status::Ok) {

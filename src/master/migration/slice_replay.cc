@@ -9,9 +9,9 @@
 namespace ramcore::master {
 
 void SliceReplay::useHeldRoom() {
-  parts_.side.useHeldRoom();
+  side_.useHeldRoom();
   uses_held_room_ = true;
-  spent_bytes_ = parts_.side.bytes();
+  spent_bytes_ = side_.bytes();
 }
 
 Status SliceReplay::step(PulledSlice& slice, ByteSpan& rest, uint64_t& objects) {
@@ -23,10 +23,10 @@ Status SliceReplay::step(PulledSlice& slice, ByteSpan& rest, uint64_t& objects) 
     status = noteLost(slice, batch_.front());
     taken = status == Status::Ok ? 1 : 0;
   } else {
-    status = parts_.replay.replayBatch(batch_, parts_.side, taken);
+    status = parts_.replay.replayBatch(batch_, side_, taken);
   }
   if (uses_held_room_) {
-    const uint64_t bytes = parts_.side.bytes();
+    const uint64_t bytes = side_.bytes();
     parts_.room.spend(bytes - std::exchange(spent_bytes_, bytes));
   }
   for (const log::EntryView& entry : std::span(batch_).first(taken)) {

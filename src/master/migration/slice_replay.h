@@ -12,19 +12,18 @@
 namespace ramcore::master {
 
 /// Checks the entries that the source of a move has sent, and takes them into a side log and the index, a few at a
-/// time. Executor: the background one.
+/// time. Executor: that of the side log.
 class SliceReplay {
  public:
   /// Everything is borrowed and outlives this.
   struct Parts {
     store::StoreReplay& replay;
-    log::SideLog& side;
     RoomClaim& room;
     const store::Tablet& tablet;
     const store::ArrivingRange& arriving;
     Version version_ceiling;  ///< above all versions of the source
   };
-  explicit SliceReplay(const Parts& parts) : parts_(parts) {}
+  SliceReplay(const Parts& parts, log::SideLog& side) : parts_(parts), side_(side) {}
 
   /// From now on, what is taken comes out of the room that is held for objects.
   void useHeldRoom();
@@ -39,6 +38,7 @@ class SliceReplay {
   Status noteLost(PulledSlice& slice, const log::EntryView& entry);
 
   const Parts parts_;
+  log::SideLog& side_;
   std::vector<log::EntryView> batch_;
   bool uses_held_room_ = false;
   uint64_t spent_bytes_ = 0;  // of the side log, what does not count as held any more

@@ -10,11 +10,11 @@ constexpr int64_t kHashesWaitNs = 250 * runtime::kNanosPerMilli;
 
 }  // namespace
 
-runtime::Task<rpc::CallResult> SourceCalls::call(transport::TxMessage message, int64_t wait_ns,
-                                                 runtime::Priority priority) {
+runtime::Task<rpc::CallResult> SourceCalls::call(runtime::Executor& executor, transport::TxMessage message,
+                                                 int64_t wait_ns, runtime::Priority priority) {
   // A silent source must not hold up the pull that waits for the end of this one.
-  co_return co_await caller_.call(background_, tablet_.source, std::move(message),
-                                  {.deadline_ns = background_.clock().nowNs() + wait_ns,
+  co_return co_await caller_.call(executor, tablet_.source, std::move(message),
+                                  {.deadline_ns = executor.clock().nowNs() + wait_ns,
                                    .priority = priority,
                                    .is_hopeless = &isGivenUp,
                                    .context = this});
@@ -40,7 +40,7 @@ runtime::Task<Status> SourceCalls::measure(wire::MeasureTablet::Part part, const
                                       .epoch = tablet_.epoch,
                                       .cursor = cursor,
                                       .part = part});
-  rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, priority);
+  rpc::CallResult result = co_await call(background_, std::move(message), kMeasureWaitNs, priority);
   if (result.status != Status::Ok) co_return result.status;
   Measure::Response& sizes = answer.sizes;
   const bool is_sound = wire::decode(result.response.head(), sizes) && sizes.large_bytes <= sizes.object_bytes &&
@@ -61,7 +61,8 @@ runtime::Task<Status> SourceCalls::clients(ClientId after, std::vector<ClientId>
                                           .tablet = tablet_.id,
                                           .epoch = tablet_.epoch,
                                           .after = after});
-  rpc::CallResult result = co_await call(std::move(message), kMeasureWaitNs, runtime::Priority::Background);
+  rpc::CallResult result =
+      co_await call(background_, std::move(message), kMeasureWaitNs, runtime::Priority::Background);
   if (result.status != Status::Ok) co_return result.status;
   ListClients::Response header{};
   const bool is_sound = wire::decode(result.response.head(), header) &&
@@ -78,15 +79,16 @@ runtime::Task<Status> SourceCalls::clients(ClientId after, std::vector<ClientId>
   co_return Status::Ok;
 }
 
-runtime::Task<Status> SourceCalls::slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,
-                                         PulledSlice& slice) {
+runtime::Task<Status> SourceCalls::slice(runtime::Executor& executor, wire::Opcode opcode, HashRange range,
+                                         KeyHash cursor, Terms terms, PulledSlice& slice) {
   transport::TxMessage message = caller_.allocate(sizeof(wire::Pull::Request));
   message.appendHead(wire::Pull::Request{.header = {.opcode = opcode, .target = target()},
                                          .tablet = tablet_.id,
                                          .epoch = tablet_.epoch,
                                          .cursor = cursor,
+                                         .last = range.last,
                                          .response_bytes = terms.bytes});
-  rpc::CallResult result = co_await call(std::move(message), terms.wait_ns, terms.priority);
+  rpc::CallResult result = co_await call(executor, std::move(message), terms.wait_ns, terms.priority);
   if (result.status != Status::Ok) co_return result.status;
   wire::Pull::Response header{};
   if (!wire::decode(result.response.head(), header) ||
@@ -115,7 +117,7 @@ runtime::Task<Status> SourceCalls::hashes(std::vector<KeyHash>& hashes, PulledSl
                                                .epoch = tablet_.epoch,
                                                .count = count});
   message.appendHead(bytes);
-  rpc::CallResult result = co_await call(std::move(message), kHashesWaitNs, runtime::Priority::Waited);
+  rpc::CallResult result = co_await call(background_, std::move(message), kHashesWaitNs, runtime::Priority::Waited);
   if (result.status != Status::Ok) co_return result.status;
   wire::PullHashes::Response header{};
   const bool is_sound = wire::decode(result.response.head(), header) && header.count != 0 && header.count <= count &&

@@ -12,7 +12,7 @@
 namespace ramcore::master {
 
 /// What the new owner of a tablet asks of the former one. One attempt each; what an answer says of itself is checked,
-/// not its entries (PulledSlice::mayHold). Executor: the background one.
+/// not its entries (PulledSlice::mayHold). Executor: the background one; slice() also another one.
 class SourceCalls {
  public:
   /// Which tablet it is at the source.
@@ -53,10 +53,11 @@ class SourceCalls {
                                 runtime::Priority priority, Measured& answer);
   /// Clients of the source with ids above `after`, ascending, at most ListClients::kClientsMax.
   runtime::Task<Status> clients(ClientId after, std::vector<ClientId>& clients);
-  /// @param opcode  Pull or PullResults
-  /// @param range   of the tablet, which contains the cursor
-  runtime::Task<Status> slice(wire::Opcode opcode, const HashRange& range, KeyHash cursor, Terms terms,
-                              PulledSlice& slice);
+  /// @param executor  of the caller
+  /// @param opcode    Pull or PullResults
+  /// @param range     a part of the tablet's, which contains the cursor
+  runtime::Task<Status> slice(runtime::Executor& executor, wire::Opcode opcode, HashRange range, KeyHash cursor,
+                              Terms terms, PulledSlice& slice);
   /// @param hashes  ascending; with Ok, cut to those that are answered, which are not none
   runtime::Task<Status> hashes(std::vector<KeyHash>& hashes, PulledSlice& slice);
 
@@ -69,7 +70,8 @@ class SourceCalls {
     return own.ended_ || own.interrupted_;
   }
   ServerId target() const { return ServerId(tablet_.source.id); }
-  runtime::Task<rpc::CallResult> call(transport::TxMessage message, int64_t wait_ns, runtime::Priority priority);
+  runtime::Task<rpc::CallResult> call(runtime::Executor& executor, transport::TxMessage message, int64_t wait_ns,
+                                      runtime::Priority priority);
 
   rpc::Caller& caller_;
   runtime::Executor& background_;

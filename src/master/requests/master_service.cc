@@ -314,12 +314,9 @@ runtime::Task<void> MasterService::scanWhenArrived(Request request, TabletId tab
 /// @param piece_last  up to here they have arrived besides
 std::optional<KeyHash> MasterService::lastToList(const store::Tablet& tablet, KeyHash cursor,
                                                  std::optional<KeyHash> piece_last) {
-  const bool has_all = tablet.arriving == nullptr || tablet.arriving->hasAll();
-  if (has_all || RC_MUTATION("scan-past-the-frontier")) return tablet.range.last;
-  std::optional<KeyHash> last;
-  const KeyHash frontier = tablet.arriving->frontier();
-  if (cursor < frontier) last = frontier - 1;
-  // Once nothing arrives any more, a replay passes over all but what is before the frontier.
+  if (tablet.arriving == nullptr || RC_MUTATION("scan-past-the-frontier")) return tablet.range.last;
+  std::optional<KeyHash> last = tablet.arriving->lastFrom(cursor);
+  // Once nothing arrives any more, a replay passes over all but what has come in the order of hashes.
   if (piece_last && !tablet.arriving->isClosed()) last = std::max(last.value_or(0), *piece_last);
   return last;
 }

@@ -154,7 +154,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.scrub = options.scrub;
   server.memory_scrub = options.memory_scrub;
   // Tablets are small, and are to arrive in several slices all the same.
-  server.move_slices = {.bytes = 16 * 1024, .bytes_busy = 2 * 1024};
+  server.move_slices = {.bytes = 16 * 1024, .bytes_busy = 2 * 1024, .partition_bytes = 4 * 1024};
   server.replicas = process_options.replicas;
   server.has_one_processor = options.one_processor && index % 3 == 1;
   server.dispatch_delays = options.dispatch_delays;

@@ -436,6 +436,69 @@ TEST_F(HashIndexTest, ScanKeepsToItsRange) {
   }
 }
 
+TEST_F(HashIndexTest, VisitingBucketsMeetsEveryEntryOnce) {
+  open();
+  TestRandom random(10);
+  std::set<EntryRef> all;
+  for (uint64_t key = 0; key < 3000; ++key) {
+    const KeyHash hash = random.next();
+    put(key, hash);
+    const StripeGuard guard(*index_, hash);
+    all.insert(index_->find(guard, memory_.keyIs(key)));
+  }
+  for (const size_t visits_max : {1u, 5u, 1'000u}) {
+    std::set<EntryRef> met;
+    std::set<EntryRef> announced;
+    std::vector<IndexEntry> buffer;
+    KeyHash next = 0;
+    std::optional<KeyHash> cursor = 0;
+    while (cursor) {
+      size_t visits = 0;
+      const auto visit = [&](const HashIndex::Bucket& bucket) {
+        if (visits++ == visits_max) return false;
+        EXPECT_EQ(bucket.range.first, next) << "in order, and none is left out";
+        EXPECT_EQ(bucket.cursor, bucket.range.first);
+        next = bucket.range.last + 1;
+        for (const IndexEntry& entry : bucket.entries) {
+          const KeyHash hash = memory_.hashOf()(entry.ref);
+          EXPECT_FALSE(index_->isMisplaced(bucket, entry, hash));
+          EXPECT_TRUE(index_->isMisplaced(bucket, entry, ~hash));
+          EXPECT_TRUE(announced.contains(entry.ref));
+          EXPECT_TRUE(met.insert(entry.ref).second);
+        }
+        return true;
+      };
+      cursor =
+          index_->visitBuckets({*cursor, ~uint64_t{0}}, buffer, [&](EntryRef ref) { announced.insert(ref); }, visit);
+      ASSERT_GT(visits, 0u);
+    }
+    EXPECT_EQ(next, 0u) << "behind the last hash";
+    EXPECT_EQ(met, all);
+  }
+}
+
+TEST_F(HashIndexTest, BucketsThatAreVisitedMayReachBeyondTheRange) {
+  open();
+  for (uint64_t key = 0; key < 1000; ++key) put(key, key << 54);
+  std::vector<IndexEntry> buffer;
+  std::vector<HashIndex::Bucket> met;
+  const HashRange range{5, (uint64_t{1} << 63) + 5};
+  std::optional<KeyHash> cursor = range.first;
+  while (cursor) {
+    cursor = index_->visitBuckets(
+        {*cursor, range.last}, buffer, [](EntryRef) {},
+        [&](const HashIndex::Bucket& bucket) {
+          met.push_back(bucket);
+          return true;
+        });
+  }
+  ASSERT_GT(met.size(), 10u);
+  EXPECT_EQ(met.front().cursor, 5u);
+  EXPECT_EQ(met.front().range.first, 0u);
+  EXPECT_GE(met.back().range.last, range.last);
+  EXPECT_LE(met.back().range.first, range.last);
+}
+
 TEST_F(HashIndexTest, BatchOfAnySizeAgreesWithSingleLookups) {
   open();
   TestRandom random(11);

@@ -57,7 +57,7 @@ TEST_F(TabletTableTest, ATabletThatArrivesIsServedAsFarAsItHasArrivedWhenNothing
   EXPECT_EQ(check(5, 4, Access::Mutate), Status::Ok);
   EXPECT_EQ(check(5, 3, Access::Read), Status::StaleEpoch);
   EXPECT_FALSE(tablets_.find(TableId(1), 5)->hasArrived(5));
-  arriving->advance(100);
+  arriving->advance(0, 100);
   arriving->close();
   EXPECT_EQ(check(99, 4, Access::Read), Status::Ok);
   EXPECT_EQ(check(99, 4, Access::Mutate), Status::Ok);

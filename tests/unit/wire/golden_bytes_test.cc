@@ -189,8 +189,10 @@ TEST(GoldenBytes, Pull) {
                               .tablet = kTablet,
                               .epoch = kEpoch,
                               .cursor = kHash,
+                              .last = kHash + 1,
                               .response_bytes = 0x04030201};
-  EXPECT_WIRE(request, headerBytes("40") + "8182838485868788" + kEpochBytes + "9192939495969798 01020304 00000000");
+  EXPECT_WIRE(request, headerBytes("40") + "8182838485868788" + kEpochBytes +
+                           "9192939495969798 9292939495969798 01020304 00000000");
   const Pull::Response response{
       .header = kAnswer, .next_cursor = kHash, .entry_bytes = 0x04030201, .entry_count = 0x08070605, .done = 1};
   EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 05060708 01 00000000000000");

@@ -62,7 +62,7 @@ TEST(Validity, ReservedFieldsAreZero) {
   expectReserved<MultiMutate::ResponsePart>(10, 16);
   expectReserved<Scan::Response>(21, 24);
   expectReserved<Scan::Part>(14, 16);
-  expectReserved<Pull::Request>(44, 48);
+  expectReserved<Pull::Request>(52, 56);
   expectReserved<Pull::Response>(25, 32);
   expectReserved<WriteReplica::Request>(49, 56);
   for (size_t i = 4; i < 8; ++i) EXPECT_FALSE(isValidWith<ReadReplica::Range>(i, 0x80)) << i;

@@ -1,0 +1,74 @@
+#include "master/migration/partition_pull.h"
+
+#include <array>
+
+#include "base/mutation.h"
+#include "runtime/await.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
+constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
+// Before a slice that was not taken is asked for again: something is wrong with the source, or with this server.
+constexpr int64_t kRepeatPauseNs = 10 * kPauseNs;
+
+}  // namespace
+
+runtime::Task<Status> PartitionPull::run() {
+  std::array<PulledSlice, 2> slices;  // one is taken while the other is on its way
+  size_t now = 0;
+  KeyHash cursor = range_.first;
+  runtime::Clock& clock = parts_.lane.executor().clock();
+  runtime::Task<Status> answer = ask(cursor, slices[now]);
+  for (;;) {
+    PulledSlice& slice = slices[now];
+    const int64_t begin_ns = clock.nowNs();
+    Status status = co_await answer;
+    parts_.state.stats().source_wait_ns.fetch_add(static_cast<uint64_t>(clock.nowNs() - begin_ns),
+                                                  std::memory_order_relaxed);
+    const bool asks_ahead = status == Status::Ok && !slice.is_last;
+    if (asks_ahead) answer = ask(slice.next_cursor, slices[now ^ 1]);
+    if (status == Status::Ok) status = co_await take(slice);
+    if (status != Status::Ok && !RC_MUTATION("count-the-refused-as-arrived")) {
+      if (asks_ahead) static_cast<void>(co_await answer);
+      if (parts_.state.isOver()) co_return Status::Cancelled;
+      co_await runtime::sleepFor(parts_.lane.executor(), kRepeatPauseNs);
+      answer = ask(cursor, slice);
+      continue;
+    }
+    if (slice.is_last) {
+      parts_.state.arriving->finish(partition_);
+      co_return Status::Ok;
+    }
+    cursor = slice.next_cursor;
+    parts_.state.arriving->advance(partition_, cursor);
+    now ^= 1;
+  }
+}
+
+/// Asks again and again, until the source answers or nothing is pulled any more.
+runtime::Task<Status> PartitionPull::ask(KeyHash cursor, PulledSlice& slice) {
+  runtime::Executor& executor = parts_.lane.executor();
+  for (;;) {
+    if (parts_.state.isOver()) co_return Status::Cancelled;
+    const uint32_t bytes = parts_.activity.isBusy() ? parts_.sizes.bytes_busy : parts_.sizes.bytes;
+    const Status status = co_await parts_.calls.slice(
+        executor, wire::Opcode::Pull, range_, cursor,
+        {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+    if (status == Status::Ok) co_return status;
+    parts_.state.note(partition_, status);
+    co_await runtime::sleepFor(executor, SourceCalls::mayPass(status) ? kPauseNs : kRepeatPauseNs);
+  }
+}
+
+/// An answer that comes when the source is dead is thrown away.
+runtime::Task<Status> PartitionPull::take(PulledSlice& slice) {
+  const Status status = co_await parts_.lane.take(slice, ArrivalLane::Patience::UntilThereIsRoom, partition_);
+  if (parts_.state.isOver()) co_return Status::Cancelled;
+  parts_.state.note(partition_, status);
+  if (status == Status::Ok) parts_.state.addBytes(slice.entries.size());
+  co_return status;
+}
+
+}  // namespace ramcore::master
