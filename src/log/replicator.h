@@ -74,6 +74,9 @@ class Replicator {
   /// head that is not small has found one since. The places that are left are kept for small heads and survivors. Any
   /// thread.
   virtual bool isShortOfPlaces() const { return false; }
+  /// True if a head, whether small or not, lacks a place just now without which it can be neither opened nor closed.
+  /// Until it has that place no roll ends. Any thread.
+  virtual bool isHeadStuck() const { return false; }
   /// Called once, before any other call. `events` outlives its use by the replicator.
   virtual void attach(ReplicationEvents& events) = 0;
 

@@ -426,6 +426,7 @@ void TabletService::recoverTablets(Request request) {
 /// Begins to replay the other server's log over tablets that were being handed over to this server, or by it.
 Status TabletService::recoverOver(RecoveryPlan plan) {
   bool is_quiet = true;
+  bool lacks_places = false;
   for (const RecoveryPlan::Part& part : plan.parts) {
     const auto present = parts_.tablets.get(part.tablet.id);
     if (!present || present->range != part.tablet.range) return Status::NotFound;
@@ -438,9 +439,13 @@ Status TabletService::recoverOver(RecoveryPlan plan) {
     if (present->state == store::TabletState::Frozen) {
       (void)parts_.tablets.update(present->id, present->epoch, store::TabletState::Lent, present->first_segment);
     }
-    is_quiet = parts_.target.interrupt(part.tablet.id) && is_quiet;
+    if (parts_.target.interrupt(part.tablet.id)) continue;
+    is_quiet = false;
+    const auto arrival = parts_.target.progress(part.tablet.id);
+    lacks_places = lacks_places || (arrival.ok() && arrival->lacks_places);
   }
-  return is_quiet ? parts_.recovery.start(std::move(plan)) : Status::RetryLater;
+  if (!is_quiet) return lacks_places ? Status::TooFewReplicas : Status::RetryLater;
+  return parts_.recovery.start(std::move(plan));
 }
 
 Result<store::IntakeProgress> TabletService::intakeOf(TabletId tablet, TabletEpoch epoch) const {

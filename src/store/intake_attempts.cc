@@ -35,6 +35,15 @@ IntakeAttempts::Claim IntakeAttempts::claim(const std::shared_ptr<IntakeAttempt>
   return claim;
 }
 
+runtime::Task<void> IntakeAttempts::awaitEnd(const IntakeAttempt& former, IntakeAttempt& attempt,
+                                             runtime::Executor& background) {
+  while (!former.done.load(std::memory_order_acquire)) {
+    attempt.lacks_places.store(former.lacks_places.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    co_await runtime::sleepFor(background, TabletIntake::kPauseNs);
+  }
+  attempt.lacks_places.store(false, std::memory_order_relaxed);
+}
+
 void IntakeAttempts::end(IntakeAttempt& attempt, Status status, const std::string& what) {
   attempt.status.store(status);
   if (status == Status::Ok) {

@@ -72,6 +72,10 @@ class IntakeAttempts {
   /// the tablets is known under a newer epoch. The caller starts the attempt if begins(); end() follows.
   /// @param refuses_when_stopping  true: Shutdown after stop()
   Claim claim(const std::shared_ptr<IntakeAttempt>& attempt, bool refuses_when_stopping) RC_EXCLUDES(lock_);
+  /// Waits until an attempt that was given up for this one has ended. If that one waits for places, so does this one.
+  /// @param background  where both run
+  static runtime::Task<void> awaitEnd(const IntakeAttempt& former, IntakeAttempt& attempt,
+                                      runtime::Executor& background);
   /// Notes the outcome of an attempt that has ended. On the background executor.
   /// @param what  names it for a person: the beginning of "... failed: status"
   void end(IntakeAttempt& attempt, Status status, const std::string& what);

@@ -69,6 +69,12 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
   co_return Status::Ok;
 }
 
+// A small head that cannot be closed says nothing about the places for others, but no roll ends before it has one.
+bool TabletIntake::lacksHead() const {
+  const log::Replicator& replicator = parts_.log.replicator();
+  return replicator.isShortOfPlaces() || replicator.isHeadStuck();
+}
+
 runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head,
                                          const Patience* patience) {
   head = RC_MUTATION("take-in-without-a-new-head") ? parts_.log.headId() : parts_.log.requestHeadToJoin();
@@ -76,7 +82,7 @@ runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, Seg
   PlaceWatch watch(parts_.background.clock(), patience);
   while (!parts_.log.isRolled(head)) {
     if (patience != nullptr && patience->stopping) co_return Status::Cancelled;
-    if (watch.isOver(parts_.log.replicator().isShortOfPlaces(), 1)) {
+    if (watch.isOver(lacksHead(), 1)) {
       parts_.log.cancelHeadToJoin(head);
       co_return Status::TooFewReplicas;
     }
@@ -125,7 +131,7 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
   bool is_over = false;
   while (!side.isJoined()) {
     if (stopping) co_return Status::Cancelled;
-    is_over = is_over || watch.isOver(parts_.log.replicator().isShortOfPlaces(), 0);
+    is_over = is_over || watch.isOver(lacksHead(), 0);
     if (is_over && side.takeBack()) co_return Status::TooFewReplicas;
     parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());

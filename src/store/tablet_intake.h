@@ -99,6 +99,8 @@ class TabletIntake {
   runtime::SleepUntil awaitRoom() { return awaitRoom(parts_.background); }
 
  private:
+  bool lacksHead() const;
+
   const Parts parts_;
 };
 

@@ -27,6 +27,60 @@ TEST_F(MasterHandOverTest, TheNewOwnerReplaysTheFormerOnesLogOverWhatItHas) {
   expectOwnLogSaysTheSame(1);
 }
 
+TEST_F(MasterHandOverTest, WhileWhatHasArrivedFindsNoPlacesTheReplayWaitsAndTheReasonIsSaid) {
+  SimServer::Options replicated;
+  replicated.replication.at_once = false;
+  const size_t to = world.addServer(replicated);
+  SimReplicator& replicator = *world.servers[to]->replicator();
+  fill(0, 300, "old");
+  ASSERT_TRUE(world.runUntil([&] { return world.servers[to]->master().log()->headId() != SegmentId(); }));
+  replicator.lackPlaces(SimReplicator::Lacking::Sides);
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, to, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, to), Status::Ok);
+  ASSERT_EQ(pullProgress(1, to, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  keepLogOf(0);
+  EXPECT_EQ(recoverOver(0, to, 3), Status::TooFewReplicas);
+  EXPECT_EQ(recoverOver(0, to, 3), Status::TooFewReplicas) << "nothing was given up";
+  replicator.lackPlaces(SimReplicator::Lacking::Nothing);
+  ASSERT_TRUE(world.runUntil([&] { return recoverOver(0, to, 3) == Status::Ok; }));
+  ASSERT_EQ(pullEnd(1, to).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, to, false), Status::Ok);
+  expectAll(to, 3);
+}
+
+// What the first attempt has brought is not given up either: the second one waits until it is in the log.
+TEST_F(MasterHandOverTest, AnAttemptThatWaitsForAFormerOneLacksThePlacesThatThatLacks) {
+  SimServer::Options replicated;
+  replicated.replication.at_once = false;
+  const size_t to = world.addServer(replicated);
+  SimReplicator& replicator = *world.servers[to]->replicator();
+  fill(0, 300, "old");
+  ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, to, 0));
+  ASSERT_EQ(lend(1, 1, 0), Status::Ok);
+  world.network.partition("server1", "server" + std::to_string(to + 1));
+  ASSERT_EQ(takeArriving(1, 0, kLast, 2, to), Status::Ok);
+  keepLogOf(0);
+  const auto lacks = [&] {
+    control::PullProgressResponse found;
+    EXPECT_EQ(progressNow(1, to, found), Status::Ok);
+    return found.lacks_places();
+  };
+  // What is brought back finds no places, once the little that has arrived is in the log.
+  ASSERT_EQ(recoverOver(0, to, 3), Status::Ok);
+  replicator.lackPlaces(SimReplicator::Lacking::Sides);
+  ASSERT_TRUE(world.runUntil(lacks));
+  ASSERT_EQ(recoverOver(0, to, 4), Status::Ok);
+  EXPECT_TRUE(world.runUntil(lacks));
+  control::PullProgressResponse progress;
+  ASSERT_EQ(progressNow(1, to, progress), Status::Ok);
+  EXPECT_EQ(progress.objects(), 0u) << "it waits for the former one";
+  replicator.lackPlaces(SimReplicator::Lacking::Nothing);
+  ASSERT_EQ(pullEnd(1, to).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 4, to, false), Status::Ok);
+  expectAll(to, 4);
+}
+
 TEST_F(MasterHandOverTest, WhatHasNotArrivedIsClosedWhileTheLogIsReplayed) {
   fill(0, 150, kOld);
   fill(0, 150, kNew);

@@ -82,6 +82,22 @@ TEST_F(MasterPlacesTest, AlsoWhenItIsTheHeadThatFindsNone) {
   expectRecovered(3);
 }
 
+// The head with which they become a part of the log is open, so they cannot be given up, and the coordinator has to
+// know that it is places which are lacking.
+TEST_F(MasterPlacesTest, OneWhoseFormerHeadCannotBeClosedSaysSo) {
+  live();
+  replicator().lackPlaces(Lacking::FormerHeads);
+  ASSERT_EQ(begin(2), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
+  world.runFor(2 * store::TabletIntake::kPatienceNs);
+  EXPECT_TRUE(progressNow().lacks_places());
+  EXPECT_FALSE(progressNow().done());
+  replicator().lackPlaces(Lacking::Nothing);
+  ASSERT_EQ(static_cast<Status>(pullEnd(5, kMaster).status()), Status::Ok);
+  ASSERT_EQ(take(5, 0, kLast, 2, kMaster, false), Status::Ok);
+  expectModel(2, kMaster);
+}
+
 // A server that has just begun: it goes on trying to open its first head, and what is recovered waits for none.
 TEST_F(MasterPlacesTest, AlsoWhenItHasNoHeadYet) {
   live();
@@ -228,6 +244,18 @@ TEST_F(MovePlacesTest, AMoveThatFindsNoPlacesBeforeTheHandOverEndsAndTheNextOneI
   replicator().lackPlaces(Lacking::Nothing);
   EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places; }));
   EXPECT_EQ(world.servers[to_]->master().index().entryCount(), 0u);
+  ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 3, to_, 0));
+  EXPECT_EQ(read("key7", 3, to_).value, "value");
+}
+
+// Nothing says that places are scarce in general: what is waited for is a place for the former head.
+TEST_F(MovePlacesTest, AMoveThatWaitsForTheFormerHeadEndsAsWell) {
+  ASSERT_NO_FATAL_FAILURE(makeHeadOld());
+  lackFirst(Lacking::FormerHeads);
+  ASSERT_EQ(beginPull(2), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas);
+  EXPECT_FALSE(replicator().isShortOfPlaces());
+  replicator().lackPlaces(Lacking::Nothing);
   ASSERT_NO_FATAL_FAILURE(moveAll(1, 0, kLast, 1, 3, to_, 0));
   EXPECT_EQ(read("key7", 3, to_).value, "value");
 }

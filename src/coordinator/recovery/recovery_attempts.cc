@@ -64,12 +64,16 @@ runtime::Task<void> RecoveryAttempts::send(Attempt attempt, RecoveryOrder order)
   Journal::Running running(parts_.journal);
   attempt.heard_ns = parts_.journal.nowNs();
   bool is_sent = false;
+  bool lacks_places = false;
   bool may_pass = co_await clear(attempt);
   Backoff backoff(parts_.journal);
   while (may_pass && goesOn(attempt)) {
     const Status status = co_await parts_.masters.recoverTablets(attempt.master, order);
     is_sent = status == Status::Ok;
-    may_pass = mayPass(status);
+    // A survivor takes what has arrived into its log first, and finds no places for that.
+    lacks_places = status == Status::TooFewReplicas;
+    if (lacks_places) listener_.on_lacking(attempt.dead);
+    may_pass = lacks_places || mayPass(status);
     if (is_sent || !may_pass) break;
     (void)co_await backoff.pause();
   }
@@ -77,7 +81,7 @@ runtime::Task<void> RecoveryAttempts::send(Attempt attempt, RecoveryOrder order)
     watch(std::move(attempt)).detach();
   } else if (!parts_.journal.stopping()) {
     leaveOut(attempt);
-    fail(attempt, attempt.pending);
+    fail(attempt, attempt.pending, lacks_places);
   }
 }
 

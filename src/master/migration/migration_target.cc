@@ -210,9 +210,7 @@ runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
   if (pull.former == nullptr) co_return;
   // The former pull is waited for even if this one is given up as well: a pull that waits for this one relies on the
   // end of all before it.
-  while (!pull.former->done.load(std::memory_order_acquire)) {
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
-  }
+  co_await store::IntakeAttempts::awaitEnd(*pull.former, pull, parts_.background);
   pull.former.reset();
 }
 

@@ -155,7 +155,7 @@ bool RecoveryTarget::knows(const RecoveryPlan& plan) const {
 runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   for (const std::shared_ptr<Recovery>& one : std::exchange(recovery->earlier, {})) {
-    while (!one->done) co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
+    co_await store::IntakeAttempts::awaitEnd(*one, *recovery, parts_.background);
   }
   Status status = co_await prepare(*recovery);
   if (status == Status::Ok) status = co_await replayLog(*recovery);

@@ -184,6 +184,7 @@ void ReplicaManager::stepAll() {
   bool is_short = false;
   bool is_waiting = false;
   bool all_heads_have_places = true;
+  bool is_head_stuck = false;
   for (auto at = active_.begin(); at != active_.end();) {
     const SegmentId id = *at;
     if (withdrawIfStuck(id)) {
@@ -205,13 +206,17 @@ void ReplicaManager::stepAll() {
       if (segment.isBlocked() || segment.isOutOfPlaces()) repairing_.erase(*at);
       is_short = is_short || segment.replicas().count() < placement_.targetCount();
       all_heads_have_places = all_heads_have_places && !segment.hasNoPlace();
-      if (segment.isStuck()) admission_.noteStuck(segment.isOfReserve());
+      if (segment.isStuck()) {
+        is_head_stuck = true;
+        admission_.noteStuck(segment.isOfReserve());
+      }
       ++at;
     } else {
       counts_changed_ = repairing_.erase(*at) != 0 || counts_changed_;
       at = active_.erase(at);
     }
   }
+  admission_.noteHeadStuck(is_head_stuck);
   // Small heads that have found places say nothing about others.
   admission_.notePlaces(all_heads_have_places && !isShortOfPlaces());
   is_short = is_short || !all_heads_have_places;

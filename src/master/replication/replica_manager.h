@@ -104,6 +104,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   Status writeStatus() const override { return admission_.writeStatus(); }
   Status removeStatus() const override { return admission_.removeStatus(); }
   bool isShortOfPlaces() const override { return admission_.isShortOfPlaces(); }
+  bool isHeadStuck() const override { return admission_.isHeadStuck(); }
 
  private:
   struct Pump : runtime::Job {

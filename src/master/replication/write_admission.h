@@ -11,8 +11,8 @@ namespace ramcore::master {
 
 /// Whether writes are taken: enough servers keep replicas, heads find places on them, and this server is not declared
 /// dead. Writes a trace line when that changes.
-/// Threads: writeStatus(), removeStatus(), isShortOfPlaces() and storagePercent() on any thread; the rest on the
-/// dispatch thread.
+/// Threads: writeStatus(), removeStatus(), isShortOfPlaces(), isHeadStuck() and storagePercent() on any thread; the
+/// rest on the dispatch thread.
 class WriteAdmission {
  public:
   /// @param placement, clock, trace  borrowed
@@ -24,6 +24,7 @@ class WriteAdmission {
   Status writeStatus() const { return write_status_.load(std::memory_order_relaxed); }
   Status removeStatus() const { return remove_status_.load(std::memory_order_relaxed); }
   bool isShortOfPlaces() const { return short_of_places_.load(std::memory_order_relaxed); }
+  bool isHeadStuck() const { return head_stuck_.load(std::memory_order_relaxed); }
   uint32_t storagePercent() const { return storage_percent_.load(std::memory_order_relaxed); }
 
   /// Called when this server has got its id.
@@ -35,6 +36,9 @@ class WriteAdmission {
   /// Called for a log head that lacks a place without which it can be neither opened nor closed.
   /// @param is_of_reserve  it is a small head
   void noteStuck(bool is_of_reserve);
+  /// Called when all segments were looked at.
+  /// @param is_stuck  noteStuck() was called for one of them
+  void noteHeadStuck(bool is_stuck) { head_stuck_.store(is_stuck, std::memory_order_relaxed); }
   /// Called for a log head that has found places.
   void noteOpened(bool is_of_reserve);
   /// Called when all segments were looked at.
@@ -54,6 +58,7 @@ class WriteAdmission {
   std::atomic<Status> write_status_{Status::TooFewReplicas};
   std::atomic<Status> remove_status_{Status::TooFewReplicas};
   std::atomic<bool> short_of_places_{false};
+  std::atomic<bool> head_stuck_{false};
   std::atomic<uint32_t> storage_percent_{0};
   // Only for the dispatch thread.
   bool fenced_ = false;

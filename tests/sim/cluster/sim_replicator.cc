@@ -47,6 +47,10 @@ void SimReplicator::advance(const log::Segment& segment) {
 
 void SimReplicator::close(const log::Segment& segment) {
   segments_[segment.id()] = true;
+  if (segment.isHeadKind() && lacking_ == Lacking::FormerHeads) {
+    unclosed_heads_[segment.id()] = &segment;
+    return;
+  }
   if (!lacking_sides_.contains(segment.id())) schedule(Kind::Closed, segment);
 }
 
@@ -66,6 +70,7 @@ void SimReplicator::lackPlaces(Lacking what) {
   if (what != Lacking::Nothing) return;
   for (const auto& [id, segment] : std::exchange(lacking_heads_, {})) open(*segment);
   for (const auto& [id, segment] : std::exchange(lacking_sides_, {})) findPlaces(*segment);
+  for (const auto& [id, segment] : std::exchange(unclosed_heads_, {})) close(*segment);
 }
 
 void SimReplicator::awaitLeast(SegmentId segment) {

@@ -42,13 +42,15 @@ class SimReplicator final : public log::Replicator {
   void awaitLeast(SegmentId segment) override;
   void free(SegmentId segment) override;
   bool isShortOfPlaces() const override { return is_short_; }
+  bool isHeadStuck() const override { return !lacking_heads_.empty() || !unclosed_heads_.empty(); }
 
   /// While held, what is asked to be flushed is not; afterwards it is.
   void holdFlushes(bool hold);
 
   /// Which segments find no places from now on. What has found none yet finds some when they are not lacking any more.
-  /// Further: some copies of sides, not the least.
-  enum class Lacking : uint8_t { Nothing, Sides, Further, Heads };
+  /// Further: some copies of sides, not the least. FormerHeads: heads that were opened, and now cannot be closed, as if
+  /// they were small ones that have lost a copy.
+  enum class Lacking : uint8_t { Nothing, Sides, Further, Heads, FormerHeads };
   void lackPlaces(Lacking what);
   /// Segments that have places, or wait for some.
   size_t placeCount() const { return segments_.size(); }
@@ -114,6 +116,7 @@ class SimReplicator final : public log::Replicator {
   bool is_short_ = false;  // a head has found no place, and none that is not small has found one since
   std::map<SegmentId, const log::Segment*> lacking_sides_;
   std::map<SegmentId, const log::Segment*> lacking_heads_;
+  std::map<SegmentId, const log::Segment*> unclosed_heads_;
   std::map<SegmentId, bool> segments_;  // whether it is to be closed
   std::map<SegmentId, Head> heads_;     // not noted to their end yet, oldest first
 };

@@ -256,6 +256,7 @@ Status FakeCluster::recover(ServerId server, const RecoveryOrder& order) {
 }
 
 Status FakeCluster::recoverOver(Machine& at, const RecoveryOrder& order) {
+  if (arrivals_lack_places) return Status::TooFewReplicas;
   for (const Tablet& tablet : order.tablets) {
     const auto held = at.tablets.find(tablet.id);
     if (held == at.tablets.end()) return Status::NotFound;

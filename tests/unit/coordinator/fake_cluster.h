@@ -62,10 +62,11 @@ class FakeCluster {
   /// This many recovery masters at a time find places for all their replicas. If there are more, they wait for each
   /// other and then fail, each after a while of its own.
   size_t masters_with_places = SIZE_MAX;
-  bool masters_give_up = true;  ///< false: they wait for ever
-  uint64_t given_up_count = 0;  ///< recoveries, for that reason
-  uint64_t state_count = 0;     ///< answers about the state of a server
-  ServerId fails_for;           ///< server whose recoveries fail for another reason
+  bool masters_give_up = true;        ///< false: they wait for ever
+  uint64_t given_up_count = 0;        ///< recoveries, for that reason
+  bool arrivals_lack_places = false;  ///< survivors wait for places before they begin
+  uint64_t state_count = 0;           ///< answers about the state of a server
+  ServerId fails_for;                 ///< server whose recoveries fail for another reason
 
   Machine& machine(ServerId id) { return machines_[id]; }
   std::map<ServerId, Machine>& machines() { return machines_; }

@@ -76,6 +76,23 @@ TEST_F(RecoveriesOfLent, TheNewOwnerReplaysTheFormerOnesLogOverItsOwn) {
   EXPECT_EQ(lent().logs.front(), (LogRef{second, SegmentId(9)})) << "from where it began";
 }
 
+// It takes what has arrived into its log before it begins. While that finds no places, only more servers help.
+TEST_F(RecoveriesOfLent, WhatIsMissingOfPlacesIsSaidWhileTheNewOwnerHasNotBegun) {
+  bench.cluster().arrivals_lack_places = true;
+  killNow(first);
+  const auto missing = [&] {
+    const std::vector<RecoveryReport> reports = bench.life().recoveries.reports();
+    return reports.empty() ? MissingPlaces{} : reports.front().missing_places;
+  };
+  bench.passRenewing(40 * kSecond);
+  EXPECT_NE(missing().servers, 0u);
+  EXPECT_TRUE(lent().isLent() || lent().state == TabletState::Recovering);
+  EXPECT_FALSE(isRecovered(first));
+  bench.cluster().arrivals_lack_places = false;
+  ASSERT_TRUE(untilRecovered({first}));
+  expectAllIsAt({second});
+}
+
 // Recoveries run one at a time, and that of the new owner comes before that of the third server. All that is left of it
 // is in the former owner's log, too.
 TEST_F(RecoveriesOfLent, WhileTheLogOfOneOfTheTwoIsWaitedForOthersHaveTheirTurn) {

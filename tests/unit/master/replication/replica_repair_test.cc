@@ -136,6 +136,32 @@ TEST_F(ReplicaRepairTest, AHeadThatHasLostAReplicaMayHaveAPlaceThatIsKeptForSurv
   EXPECT_EQ(holders(owner_->end(), 2), (std::vector<uint64_t>{1, 3}));
 }
 
+// It says nothing about places for others. But no roll ends before it is closed, so who waits for one has to know.
+TEST_F(ReplicaRepairTest, ASmallHeadThatLacksAPlaceIsStuckWhileOthersHaveTheirs) {
+  start(3, {1, 2}, {.replicas = 2, .min_replicas = 2});
+  for (const uint64_t id : {1, 2}) backup(id).is_full = true;
+  server_.onDispatch([this] { log_->requestRoll(); });
+  ASSERT_TRUE(comesTrue([this] { return manager_->isHeadStuck(); }));
+  server_.onDispatch([this] { log_->heads().requestRollForPass(); });
+  ASSERT_TRUE(comesTrue([this] { return log_->headId() > SegmentId(2); }));
+  const SegmentId small = log_->headId();
+  const SegmentId next = SegmentId(small.value + 1);
+  backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::NoSpace;
+  backup(3).spared = next;
+  backup(1).is_full = false;
+  setMembers({1, 3});
+  ASSERT_TRUE(comesTrue([&] { return log_->headId() == next; }, 5000 * kMilli));
+  ASSERT_TRUE(comesTrue([this] { return manager_->isHeadStuck(); }));
+  runFor(5000 * kMilli);
+  EXPECT_TRUE(manager_->isHeadStuck()) << "also between two attempts";
+  EXPECT_FALSE(manager_->isShortOfPlaces()) << "the next head has its places";
+  EXPECT_FALSE(log_->isRolled(next));
+  backup(3).mode = Mode::Answer;
+  EXPECT_TRUE(comesTrue([this] { return !manager_->isHeadStuck(); }, 5000 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->isRolled(next); }));
+}
+
 // Beyond the least number, replicas get only the storage frames that are not kept for cleaning: otherwise the cleaner,
 // which makes room for them, would have none.
 TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
