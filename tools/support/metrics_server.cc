@@ -266,7 +266,7 @@ void collectReplicas(const master::ReplicaManager& replicas, Families& out) {
               read(stats.replicas_lost));
   out.counter("ramcore_replica_floors_raised_total", "Changes of the replicas of an open head",
               read(stats.floors_raised));
-  out.number<&State::replicas_wanted>(replicas.wantedCount());
+  out.number<&State::replicas_wanted>(replicas.copyCount());
   out.number<&State::replicas_least>(read(stats.least));
   out.number<&State::segments_repairing>(read(stats.repairing));
 }

@@ -82,8 +82,6 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   /// The other servers that keep replicas, those that came last first: one of them may have a closed replica of the
   /// segment from its former life.
   std::vector<rpc::PeerAddress> otherBackups(SegmentId segment) const;
-  /// Counts::wanted; any thread.
-  uint32_t wantedCount() const { return placement_.wantedCount(); }
   using Stats = ReplicationStats;
   /// For metrics; any thread.
   const Stats& stats() const { return stats_; }
@@ -100,7 +98,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void awaitLeast(SegmentId segment) override;
   void free(SegmentId segment) override;
   uint32_t storagePercent() const override { return admission_.storagePercent(); }
-  uint32_t copyCount() const override { return wantedCount(); }
+  uint32_t copyCount() const override { return placement_.wantedCount(); }
   Status writeStatus() const override { return admission_.writeStatus(); }
   Status removeStatus() const override { return admission_.removeStatus(); }
   bool isShortOfPlaces() const override { return admission_.isShortOfPlaces(); }
