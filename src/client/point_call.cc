@@ -69,7 +69,7 @@ void PointCall::attempted(OutgoingCall& call) {
     self.done_(self);
     return;
   }
-  self.progress_.is_stale = reaction == Reaction::Refresh;
+  if (reaction == Reaction::Refresh) self.client_.noteElsewhere(self.request_.table, self.result, self.progress_);
   if (reaction == Reaction::Relapse) self.client_.lease().lapse(self.progress_.ticket);
   self.goOn();
 }
