@@ -1,5 +1,7 @@
 #include "store/tablet_intake.h"
 
+#include <utility>
+
 #include "base/mutation.h"
 
 namespace ramcore::store {
@@ -29,8 +31,13 @@ class PlaceWatch {
   }
   /// True if places have been lacking for kWorthTellingNs: from then on the least number of replicas is enough.
   bool hasLacked() const { return patience_ != nullptr && lacked_ns_ >= kWorthTellingNs; }
+  // Several side logs of one attempt may be watched beside each other: one that lacks nothing is silent about the
+  // others, and one that does says so again at each look.
   void tell(bool lacks) {
-    if (patience_ != nullptr) patience_->lacks_places.store(lacks, std::memory_order_relaxed);
+    const bool has_told = std::exchange(has_told_, lacks);
+    if (patience_ != nullptr && (lacks || has_told)) {
+      patience_->lacks_places.store(lacks, std::memory_order_relaxed);
+    }
   }
 
  private:
@@ -44,6 +51,7 @@ class PlaceWatch {
   size_t left_ = SIZE_MAX;
   int64_t since_ns_ = 0;
   int64_t lacked_ns_ = 0;
+  bool has_told_ = false;  // that places are lacking
 };
 
 }  // namespace

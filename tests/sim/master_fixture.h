@@ -143,6 +143,12 @@ class MasterServiceTest : public ::testing::Test {
     if (call->outcome() == Status::Ok) EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
     return call->outcome();
   }
+  /// A server whose replicas take their time, and can be made to lack places (SimReplicator::lackPlaces).
+  size_t addReplicatedServer() {
+    SimServer::Options replicated;
+    replicated.replication.at_once = false;
+    return world.addServer(replicated);
+  }
   Status lend(uint64_t id, uint64_t epoch, size_t server = 0) {
     control::LendTabletRequest ask;
     ask.set_tablet(id);

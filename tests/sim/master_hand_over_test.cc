@@ -28,9 +28,7 @@ TEST_F(MasterHandOverTest, TheNewOwnerReplaysTheFormerOnesLogOverWhatItHas) {
 }
 
 TEST_F(MasterHandOverTest, WhileWhatHasArrivedFindsNoPlacesTheReplayWaitsAndTheReasonIsSaid) {
-  SimServer::Options replicated;
-  replicated.replication.at_once = false;
-  const size_t to = world.addServer(replicated);
+  const size_t to = addReplicatedServer();
   SimReplicator& replicator = *world.servers[to]->replicator();
   fill(0, 300, "old");
   ASSERT_TRUE(world.runUntil([&] { return world.servers[to]->master().log()->headId() != SegmentId(); }));
@@ -51,9 +49,7 @@ TEST_F(MasterHandOverTest, WhileWhatHasArrivedFindsNoPlacesTheReplayWaitsAndTheR
 
 // What the first attempt has brought is not given up either: the second one waits until it is in the log.
 TEST_F(MasterHandOverTest, AnAttemptThatWaitsForAFormerOneLacksThePlacesThatThatLacks) {
-  SimServer::Options replicated;
-  replicated.replication.at_once = false;
-  const size_t to = world.addServer(replicated);
+  const size_t to = addReplicatedServer();
   SimReplicator& replicator = *world.servers[to]->replicator();
   fill(0, 300, "old");
   ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, to, 0));

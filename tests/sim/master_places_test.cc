@@ -14,11 +14,7 @@ class MasterPlacesTest : public MasterRecoveryTest {
  protected:
   static constexpr size_t kMaster = 2;
 
-  MasterPlacesTest() {
-    SimServer::Options replicated;
-    replicated.replication.at_once = false;
-    EXPECT_EQ(world.addServer(replicated), kMaster);
-  }
+  MasterPlacesTest() { EXPECT_EQ(addReplicatedServer(), kMaster); }
 
   SimReplicator& replicator() { return *world.servers[kMaster]->replicator(); }
   const master::Master& master() { return world.servers[kMaster]->master(); }
@@ -101,9 +97,7 @@ TEST_F(MasterPlacesTest, OneWhoseFormerHeadCannotBeClosedSaysSo) {
 // A server that has just begun: it goes on trying to open its first head, and what is recovered waits for none.
 TEST_F(MasterPlacesTest, AlsoWhenItHasNoHeadYet) {
   live();
-  SimServer::Options replicated;
-  replicated.replication.at_once = false;
-  const size_t fresh = world.addServer(replicated);
+  const size_t fresh = addReplicatedServer();
   world.servers[fresh]->replicator()->lackPlaces(Lacking::Heads);
   ASSERT_EQ(recover(wholeTable(2), fresh), Status::Ok);
   EXPECT_EQ(static_cast<Status>(pullEnd(5, fresh).status()), Status::TooFewReplicas);
@@ -169,9 +163,7 @@ TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
   liveLong();
   addBackup();
   for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
-    SimServer::Options replicated;
-    replicated.replication.at_once = false;
-    const size_t stopped = world.addServer(replicated);
+    const size_t stopped = addReplicatedServer();
     const auto progress = [&] {
       control::PullProgressResponse found;
       EXPECT_EQ(MasterServiceTest::progressNow(5, stopped, found), Status::Ok);
@@ -192,9 +184,7 @@ TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
 class MovePlacesTest : public MasterServiceTest {
  protected:
   MovePlacesTest() {
-    SimServer::Options replicated;
-    replicated.replication.at_once = false;
-    to_ = world.addServer(replicated);
+    to_ = addReplicatedServer();
     for (int i = 0; i < 50; ++i) EXPECT_EQ(write("key" + std::to_string(i), "value", ++sequence_).status, Status::Ok);
     EXPECT_EQ(freeze(1, 1), Status::Ok);
   }

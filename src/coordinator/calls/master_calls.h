@@ -90,9 +90,7 @@ class MasterCalls {
                                             Version version_ceiling) = 0;
   /// @param epoch  under which the tablet is fetched
   virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
-  /// @return as usual; TooFewReplicas: it waits for storage frames for replicas of what has come before, and the call
-  /// is
-  ///         to be repeated
+  /// @return TooFewReplicas: a survivor waits for storage frames for what has come before; the call is to be repeated
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
   /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
