@@ -38,6 +38,9 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/base/mutations_enabled.h @ON
 
 if(RAMCORE_SANITIZE)
   add_compile_options(-fsanitize=${RAMCORE_SANITIZE} -fno-sanitize-recover=all)
+  # What is inlined is instrumented once more at each place: with little of it, a source takes down to three quarters of the
+  # time to compile, and the simulator a sixth longer to run.
+  add_compile_options(-mllvm -inline-threshold=50)
   # The check of objects' types opens a pipe to look at one that is not in its cache, and takes a sound object for none where
   # the process has no descriptor left: daemons without descriptors are among what is tested.
   if(RAMCORE_SANITIZE MATCHES "undefined")

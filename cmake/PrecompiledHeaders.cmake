@@ -6,7 +6,7 @@
 # of it would compile everything again.
 #
 # A source still includes what it uses: tests/link/include_scan.py checks that for the names of the standard library, and
-# the generated sources of tests/link, which have each header alone, get no precompiled one.
+# the generated sources of tests/link, which have each header alone, get a precompiled one without third parties.
 set(RAMCORE_PCH_STD
   algorithm array atomic bit charconv chrono cinttypes compare condition_variable coroutine cstddef cstdint cstdio cstdlib
   cstring deque functional initializer_list iterator limits list map memory mutex new optional set span string string_view
@@ -57,12 +57,15 @@ function(ramcore_use_pch target name)
 endfunction()
 
 if(RAMCORE_PCH)
+  ramcore_define_pch(standard HEADERS ${RAMCORE_PCH_STD} FLAGS -fPIC -fvisibility=default -O0 -g0)
   # Code for a library and code for an executable cannot share one: -fPIC or -fPIE is part of it.
   ramcore_define_pch(library HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} FLAGS -fPIC -fvisibility=default)
   ramcore_define_pch(program HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF}
                      FLAGS -fPIE -fvisibility=default ${RAMCORE_DRIVER_FLAGS})
   ramcore_define_pch(test HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} gtest/gtest.h gmock/gmock.h
                      FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_TEST_FLAGS})
+  ramcore_define_pch(computing_test HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} gtest/gtest.h gmock/gmock.h
+                     FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_COMPUTING_TEST_FLAGS})
   if(RAMCORE_FUZZ)
     ramcore_define_pch(fuzz HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} FLAGS -fPIE -fvisibility=default)
   endif()
