@@ -11,13 +11,13 @@
 #include "master/cluster/coordinator_link.h"
 #include "master/migration/migration_source.h"
 #include "master/migration/migration_target.h"
+#include "master/pinned/pinned_values.h"
 #include "master/recovery/recovery_target.h"
 #include "master/repair/memory_repair.h"
 #include "master/replication/backup_gauge.h"
 #include "master/replication/replica_manager.h"
 #include "master/replication/replica_service.h"
 #include "master/requests/master_service.h"
-#include "master/requests/pinned_values.h"
 #include "master/server_report.h"
 #include "master/tablet_service.h"
 #include "rpc/caller.h"
@@ -152,10 +152,10 @@ class Master final : private LinkObserver {
     store::Maintenance maintenance;
     MemoryRepair repair;
     ClientAdmission admission;
+    PinnedValues pinned;
     MigrationSource source;
     MigrationTarget target;
     RecoveryTarget recovery;
-    PinnedValues pinned;
     TabletService tablet_service;
     ServerReport report;
     MasterService service;

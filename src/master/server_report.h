@@ -1,9 +1,9 @@
 #pragma once
 
 #include "log/log.h"
+#include "master/pinned/pinned_values.h"
 #include "master/replication/backup_gauge.h"
 #include "master/replication/replica_manager.h"
-#include "master/requests/pinned_values.h"
 #include "rpc/dispatch.h"
 #include "store/object_store.h"
 #include "store/tablet_table.h"

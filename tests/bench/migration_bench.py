@@ -43,9 +43,9 @@ REFUSED = "ramcore_move_waits_refused_total"
 class Watch(threading.Thread):
     """Samples of what two servers count, as {server: [(time, values)]}, from start() to finish()."""
 
-    def __init__(self, ports):
+    def __init__(self, ports, every_s=SCRAPE_EVERY_S):
         super().__init__()
-        self.ports = ports
+        self.ports, self.every_s = ports, every_s
         self.texts = {name: [] for name in ports}
         self.over = threading.Event()
         self.problem = None
@@ -59,7 +59,7 @@ class Watch(threading.Thread):
                         self.texts[name].append((time.monotonic(), answer.read()))
                 if last:
                     return
-                self.over.wait(SCRAPE_EVERY_S)
+                self.over.wait(self.every_s)
         except Exception as problem:  # handed to whoever calls finish()
             self.problem = problem
 

@@ -3,15 +3,18 @@
 //   bench_move_load --coordinator LOCATOR --table NAME --records N --load
 //   bench_move_load --coordinator LOCATOR --table NAME --records N [--move NAME --to SERVER] ...
 //
-// --load writes the records and ends. Else: reads and overwrites of records that are chosen uniformly, --outstanding at
-// a time, or --rate per second. For --seconds nothing moves; then the one tablet of the table --move goes to the server
+// --load writes the records and ends. --idle moves the tablet while nobody calls. Else: reads and overwrites of records
+// that are chosen uniformly, or by --zipfian, --outstanding at a time, or --rate per second. For --seconds nothing
+// moves; then the one tablet of the table --move goes to the server
 // --to, and the load goes on until a moment after the move is over. Without --move the second part is as the first.
 // Prints one line of JSON: latencies of both parts, the longest times without an answer, and when the coordinator was
-// at which step of the move. Times begin with the move.
+// at which step of the move; with --line-ms also the latencies of each so many milliseconds. Times begin with the move.
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "bench/support/child.h"
 #include "bench/support/flags.h"
 #include "bench/support/workload.h"
+#include "bench/support/zipfian.h"
 #include "client/cluster_client.h"
 #include "runtime/await.h"
 #include "runtime/real/system_clock.h"
@@ -50,7 +54,11 @@ struct Settings {
   double rate = 0;  // calls per second, whose latency counts from when each was due; 0: the next when one has ended
   double seconds = 2;
   uint64_t seed = 1;
+  uint64_t value_bytes = kValueBytes;
+  double zipfian = 0;  // skew of the choice of keys; 0: uniform
+  int line_ms = 0;
   bool load = false;
+  bool idle = false;
 };
 
 enum Kind : size_t { kRead, kWrite, kKinds };
@@ -92,6 +100,7 @@ class MoveLoad {
   explicit MoveLoad(const Settings& settings)
       : settings_(settings),
         keys_(settings.records, settings.seed),
+        zipfian_(settings.zipfian > 0 ? std::make_optional<Zipfian>(settings.records, settings.zipfian) : std::nullopt),
         sleeper_(clock_),
         thread_{.clock = clock_, .entropy = entropy_, .trace = silentTrace(), .sleeper = sleeper_},
         session_(open(transport::Role::Client)),
@@ -104,7 +113,7 @@ class MoveLoad {
     findTablet();
     std::vector<Task<void>> tasks;
     const runtime::Random random(settings_.seed);
-    for (int i = 0; i < settings_.outstanding; ++i) {
+    for (int i = 0; i < settings_.outstanding && !settings_.idle; ++i) {
       tasks.push_back(settings_.load ? loader() : worker(random.stream(std::to_string(i))));
     }
     if (!settings_.load) tasks.push_back(course());
@@ -154,12 +163,15 @@ class MoveLoad {
   void note(const std::string& step, int64_t before_ns, int64_t now_ns) {
     if (steps_.empty() || steps_.back().name != step) steps_.push_back({step, before_ns, now_ns});
   }
+  void noteOnLine(int64_t begin_ns, int64_t end_ns);
   void printPart(const char* name, const Part& part) const;
+  void printLine() const;
   /// When the source may have refused writes, as far as the coordinator says: the whole move if it names no steps.
   std::pair<int64_t, int64_t> handOver() const;
 
   const Settings& settings_;
   Keys keys_;
+  const std::optional<Zipfian> zipfian_;
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
   transport::tcp::AsioSleeper sleeper_;
@@ -172,6 +184,7 @@ class MoveLoad {
   std::array<Part, 2> parts_;
   Part* part_ = nullptr;
   std::array<std::vector<int64_t>, kKinds> answered_ns_;  // in order
+  std::deque<LogLinearHistogram> line_ns_;                // of the calls that began in each piece of time
   const int64_t begin_ns_ = clock_.nowNs();
   uint64_t due_ = 0;
   bool is_over_ = false;
@@ -197,7 +210,7 @@ void MoveLoad::findTablet() {
 
 Task<void> MoveLoad::loader() {
   constexpr uint64_t kBatch = 64;
-  const std::string value(kValueBytes, 'v');
+  const std::string value(settings_.value_bytes, 'v');
   co_await runtime::resumeOn(session_->dispatch());
   while (loaded_ < settings_.records) {
     std::vector<MutateItem> items(std::min(kBatch, settings_.records - loaded_));
@@ -215,7 +228,7 @@ Task<void> MoveLoad::loader() {
 
 Task<void> MoveLoad::worker(runtime::Random random) {
   client::ClusterClient& client = session_->client();
-  std::string value(kValueBytes, 'v');
+  std::string value(settings_.value_bytes, 'v');
   co_await runtime::resumeOn(session_->dispatch());
   int64_t begin_ns = clock_.nowNs();
   while (true) {
@@ -225,7 +238,7 @@ Task<void> MoveLoad::worker(runtime::Random random) {
     }
     if (is_over_) co_return;
     Part* const part = part_;
-    const std::string_view key = keys_.next();
+    const std::string_view key = zipfian_ ? keys_.at(zipfian_->next(random)) : keys_.next();
     const Kind kind = random.below(100) < static_cast<uint64_t>(settings_.reads_percent) ? kRead : kWrite;
     client::PointResult result;
     if (kind == kRead) {
@@ -242,6 +255,7 @@ Task<void> MoveLoad::worker(runtime::Random random) {
     } else {
       ++failures_;
     }
+    noteOnLine(begin_ns, end_ns);
     if (part != nullptr) {
       part->latency_ns[kind].record(static_cast<uint64_t>(end_ns - begin_ns));
       if (end_ns - begin_ns > part->call[kind].ns) part->call[kind] = {begin_ns, end_ns - begin_ns};
@@ -250,11 +264,18 @@ Task<void> MoveLoad::worker(runtime::Random random) {
   }
 }
 
+void MoveLoad::noteOnLine(int64_t begin_ns, int64_t end_ns) {
+  if (settings_.line_ms == 0) return;
+  const auto piece = static_cast<size_t>((begin_ns - begin_ns_) / (settings_.line_ms * runtime::kNanosPerMilli));
+  if (line_ns_.size() <= piece) line_ns_.resize(piece + 1);
+  line_ns_[piece].record(static_cast<uint64_t>(end_ns - begin_ns));
+}
+
 Task<void> MoveLoad::course() {
   rpc::Dispatch& dispatch = admin_->dispatch();
   co_await runtime::resumeOn(dispatch);
-  const auto seconds_ns = static_cast<int64_t>(settings_.seconds * 1e9);
-  co_await runtime::sleepFor(dispatch, kWarmUpNs);
+  const auto seconds_ns = settings_.idle ? 0 : static_cast<int64_t>(settings_.seconds * 1e9);
+  if (!settings_.idle) co_await runtime::sleepFor(dispatch, kWarmUpNs);
   begin(0);
   co_await runtime::sleepFor(dispatch, seconds_ns);
   begin(1);
@@ -264,7 +285,8 @@ Task<void> MoveLoad::course() {
   } else {
     co_await move();
     begin(parts_.size());
-    co_await runtime::sleepFor(dispatch, kAfterNs);  // migration_bench.py sees which server is asked
+    // migration_bench.py sees which server is asked.
+    if (!settings_.idle) co_await runtime::sleepFor(dispatch, kAfterNs);
   }
   is_over_ = true;
 }
@@ -304,19 +326,38 @@ void printLongest(const char* what, const Longest& longest, int64_t zero_ns) {
               static_cast<double>(longest.begin_ns - zero_ns) / kNsPerMs);
 }
 
+void printQuantiles(const LogLinearHistogram& latency_ns) {
+  const auto microseconds = [&](double share) { return static_cast<double>(latency_ns.quantile(share)) / 1000; };
+  std::printf("\"p50_us\":%.2f,\"p99_us\":%.2f,\"p999_us\":%.2f", microseconds(0.5), microseconds(0.99),
+              microseconds(0.999));
+}
+
+void MoveLoad::printLine() const {
+  std::printf(",\"line\":[");
+  for (size_t i = 0; i < line_ns_.size(); ++i) {
+    const int64_t at_ns = begin_ns_ + static_cast<int64_t>(i) * settings_.line_ms * runtime::kNanosPerMilli;
+    std::printf("%s{\"ms\":%.1f,\"calls\":%llu,", i == 0 ? "" : ",",
+                static_cast<double>(at_ns - parts_[1].begin_ns) / kNsPerMs,
+                static_cast<unsigned long long>(line_ns_[i].count()));
+    printQuantiles(line_ns_[i]);
+    std::printf("}");
+  }
+  std::printf("]");
+}
+
 void MoveLoad::printPart(const char* name, const Part& part) const {
   const int64_t zero_ns = parts_[1].begin_ns;
-  const double seconds = static_cast<double>(part.end_ns - part.begin_ns) * 1e-9;
+  // Nothing, before a move while nobody calls.
+  const double seconds = std::max(static_cast<double>(part.end_ns - part.begin_ns) * 1e-9, 1e-9);
   LogLinearHistogram all;
   for (const LogLinearHistogram& one : part.latency_ns) all.merge(one);
-  std::printf("\"%s\":{\"seconds\":%.4f,\"calls\":%llu,\"calls_per_s\":%.1f,\"p50_us\":%.2f,\"p99_us\":%.2f", name,
-              seconds, static_cast<unsigned long long>(all.count()), static_cast<double>(all.count()) / seconds,
-              static_cast<double>(all.quantile(0.5)) / 1000, static_cast<double>(all.quantile(0.99)) / 1000);
+  std::printf("\"%s\":{\"seconds\":%.4f,\"calls\":%llu,\"calls_per_s\":%.1f,", name, seconds,
+              static_cast<unsigned long long>(all.count()), static_cast<double>(all.count()) / seconds);
+  printQuantiles(all);
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    const LogLinearHistogram& latency_ns = part.latency_ns[kind];
-    std::printf(",\"%s\":{\"p50_us\":%.2f,\"p99_us\":%.2f,", kKindNames[kind],
-                static_cast<double>(latency_ns.quantile(0.5)) / 1000,
-                static_cast<double>(latency_ns.quantile(0.99)) / 1000);
+    std::printf(",\"%s\":{", kKindNames[kind]);
+    printQuantiles(part.latency_ns[kind]);
+    std::printf(",");
     printLongest("call", part.call[kind], zero_ns);
     std::printf(",");
     printLongest("gap", longestGap(answered_ns_[kind], part.begin_ns, part.end_ns), zero_ns);
@@ -346,6 +387,7 @@ void MoveLoad::print() const {
     }
     std::printf("}");
   }
+  if (settings_.line_ms != 0) printLine();
   std::printf("}\n");
 }
 
@@ -368,7 +410,11 @@ int main(int argc, char** argv) {
   flags.number("--rate", settings.rate);
   flags.number("--seconds", settings.seconds);
   flags.number("--seed", settings.seed);
+  flags.number("--value-bytes", settings.value_bytes);
+  flags.number("--zipfian", settings.zipfian);
+  flags.number("--line-ms", settings.line_ms);
   flags.flag("--load", [&settings] { settings.load = true; });
+  flags.flag("--idle", [&settings] { settings.idle = true; });
   flags.parse(argc, argv);
   if (settings.coordinator.empty() || settings.table.empty() || settings.move.empty() != settings.to.empty()) {
     std::fprintf(stderr, "bench_move_load: say --coordinator and --table, and --move together with --to\n");

@@ -12,7 +12,8 @@ BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "rele
 TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench", "rcnic")
 SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
            "tests/bench/durable_bench.py", "tests/bench/recovery_bench.py", "tests/bench/disk_writes_bench.py",
-           "tests/bench/migration_bench.py", "tests/bench/cleaning_bench.py", "tests/bench/dpdk_reads_bench.py",
+           "tests/bench/migration_bench.py", "tests/bench/migration_idle_bench.py", "tests/bench/migration_line_bench.py",
+           "tests/bench/cleaning_bench.py", "tests/bench/dpdk_reads_bench.py",
            "tests/guards/run", "tests/durability/run",
            "tests/durability/cut_off_full")
 UNIVERSAL = {"--help", "--version"}

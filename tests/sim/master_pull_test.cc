@@ -160,6 +160,20 @@ TEST_F(MasterPullTest, NoDamageMakesAKeyLookRemoved) {
   }
 }
 
+TEST_F(MasterPullTest, LongObjectsAreSentFromWhereTheyLie) {
+  fill(0, 20, std::string(5'000, 'v'));
+  fill(20, 40, "short");
+  ASSERT_NO_FATAL_FAILURE(freezeAndLend());
+  const master::PinnedValues& pinned = *world.servers[0]->master().pinnedValues();
+  const uint64_t before = pinned.stats().values_borrowed.load();
+  EXPECT_EQ(pullAll(0, kLast, 4'000'000), expected(0, kLast));
+  EXPECT_EQ(pinned.stats().values_borrowed.load() - before, 20u);
+  const std::string one = keyOf(7);
+  EXPECT_EQ(pullAll(hashOf(one), hashOf(one), 1), std::set<std::string>{one});
+  EXPECT_EQ(pinned.stats().values_borrowed.load() - before, 21u);
+  EXPECT_TRUE(world.runUntil([&] { return !pinned.isBorrowed(); }));
+}
+
 /// Partitions that several workers take, each into a side log of its own.
 TEST_F(MasterPullTest, SeveralWorkersTakeATablet) {
   SimServer::Options large;

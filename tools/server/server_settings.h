@@ -7,8 +7,8 @@
 
 #include "backup/frame_writer.h"
 #include "base/result.h"
+#include "master/pinned/pinned_values.h"
 #include "master/replication/replica_manager.h"
-#include "master/requests/pinned_values.h"
 #include "tools/support/process.h"
 
 namespace ramcore::tools {

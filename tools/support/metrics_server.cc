@@ -154,7 +154,7 @@ static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
 static_assert(fieldCount<index::IndexStats>() == 8);
 static_assert(fieldCount<master::ReplicaManager::Stats>() == 6 + 2, "not reported are flushes and repairs");
 static_assert(fieldCount<master::RecoveryTarget::Stats>() == 5);
-static_assert(fieldCount<master::ArrivalStats>() == 6);
+static_assert(fieldCount<master::ArrivalStats>() == 3 && fieldCount<master::ArrivalTimes>() == 3);
 static_assert(fieldCount<master::PriorityPulls::Stats>() == 3);
 static_assert(fieldCount<backup::StoreStats>() == 7 + 2, "not reported are frames_kept and refused_full");
 static_assert(fieldCount<master::MasterService::Stats>() == 4);
@@ -298,11 +298,11 @@ void collectMoves(const master::MigrationTarget& target, Families& out) {
   out.counter(
       "ramcore_move_source_wait_nanoseconds_total",
       "Time for which parts of moves waited for a slice from the server that had it; parts wait beside each other",
-      read(target.stats().source_wait_ns));
+      read(target.stats().times.source_wait_ns));
   out.counter("ramcore_move_replay_nanoseconds_total", "Time in which slices were checked and taken into memory",
-              read(target.stats().replay_ns));
+              read(target.stats().times.replay_ns));
   out.counter("ramcore_move_room_wait_nanoseconds_total",
-              "Time for which slices waited until the cleaner had made room", read(target.stats().room_wait_ns));
+              "Time for which slices waited until the cleaner had made room", read(target.stats().times.room_wait_ns));
   out.counter("ramcore_move_waits_total", "Calls that waited for a key which had not arrived",
               read(target.waitStats().waits));
   out.counter("ramcore_move_waits_refused_total", "Calls that were refused because their key had not arrived in time",

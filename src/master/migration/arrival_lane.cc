@@ -9,7 +9,6 @@ runtime::Task<Status> ArrivalLane::take(PulledSlice& slice, Patience patience, s
   ByteSpan rest = slice.entries;
   runtime::Clock& clock = executor_.clock();
   const int64_t give_up_ns = clock.nowNs() + store::TabletIntake::kPatienceNs;
-  ArrivalStats& stats = state_.stats();
   while (!rest.empty()) {
     if (state_.isOver()) co_return Status::Cancelled;
     const int64_t begin_ns = clock.nowNs();
@@ -17,7 +16,7 @@ runtime::Task<Status> ArrivalLane::take(PulledSlice& slice, Patience patience, s
     const Status status = replay_.step(slice, rest, objects);
     const int64_t end_ns = clock.nowNs();
     state_.addObjects(objects);
-    stats.replay_ns.fetch_add(static_cast<uint64_t>(end_ns - begin_ns), std::memory_order_relaxed);
+    state_.countTime(&ArrivalTimes::replay_ns, begin_ns, end_ns);
     if (status == Status::Ok) {
       co_await intake_.giveWay(executor_, state_.isTaken() ? runtime::Priority::Background : runtime::Priority::Waited);
       continue;
@@ -29,7 +28,7 @@ runtime::Task<Status> ArrivalLane::take(PulledSlice& slice, Patience patience, s
                        (state_.isTaken() || end_ns < give_up_ns);
     if (!waits) co_return status;
     co_await intake_.awaitRoom(executor_);
-    stats.room_wait_ns.fetch_add(static_cast<uint64_t>(clock.nowNs() - end_ns), std::memory_order_relaxed);
+    state_.countTime(&ArrivalTimes::room_wait_ns, end_ns, clock.nowNs());
   }
   co_return Status::Ok;
 }

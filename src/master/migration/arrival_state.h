@@ -15,14 +15,19 @@ namespace ramcore::master {
 /// How far the pull of a tablet is, in this order.
 enum class PullPhase : uint8_t { Preparing, Prepared, Adopting, Adopted, Arriving, Arrived, Joined, Settling };
 
-/// Sums over all moves to this server. Times are sums over partitions, which run beside each other.
+/// Where the time of arrivals goes. Sums over partitions, which run beside each other.
+struct ArrivalTimes {
+  std::atomic<uint64_t> source_wait_ns{0};  ///< partitions waited for a slice, with nothing to replay
+  std::atomic<uint64_t> replay_ns{0};       ///< slices were checked, and taken into log and index
+  std::atomic<uint64_t> room_wait_ns{0};    ///< a slice waited for the cleaner
+};
+
+/// Sums over all moves to this server.
 struct ArrivalStats {
   std::atomic<uint64_t> priority_pulls{0};   ///< requests for the hashes that calls wait for
   std::atomic<uint64_t> objects_arrived{0};  ///< objects that were pulled
   std::atomic<uint64_t> early_writes{0};     ///< writes of keys that had not arrived, by moves that are over
-  std::atomic<uint64_t> source_wait_ns{0};   ///< partitions waited for a slice, with nothing to replay
-  std::atomic<uint64_t> replay_ns{0};        ///< slices were checked, and taken into log and index
-  std::atomic<uint64_t> room_wait_ns{0};     ///< a slice waited for the cleaner
+  ArrivalTimes times;
 };
 
 /// What those share that bring the contents of one tablet: its partitions, and the pull of what calls wait for. Any
@@ -53,7 +58,13 @@ class ArrivalState {
     stats_.objects_arrived.fetch_add(count, std::memory_order_relaxed);
   }
   void addBytes(uint64_t count) { part_.bytes.fetch_add(count, std::memory_order_relaxed); }
-  ArrivalStats& stats() { return stats_; }
+  /// Counts time from `begin_ns` to `end_ns` (runtime::Clock), for this tablet and for all.
+  void countTime(std::atomic<uint64_t> ArrivalTimes::* what, int64_t begin_ns, int64_t end_ns) {
+    (times_.*what).fetch_add(static_cast<uint64_t>(end_ns - begin_ns), std::memory_order_relaxed);
+    (stats_.times.*what).fetch_add(static_cast<uint64_t>(end_ns - begin_ns), std::memory_order_relaxed);
+  }
+  /// Traces that everything has arrived, after so long a time.
+  void traceArrived(int64_t duration_ns);
 
   std::atomic<PullPhase> phase{PullPhase::Preparing};
   std::atomic<bool> is_interrupted{false};         ///< the source is dead
@@ -67,6 +78,7 @@ class ArrivalState {
   store::IntakeAttempt::Part& part_;
   const std::atomic<bool>& ended_;
   ArrivalStats& stats_;
+  ArrivalTimes times_;
   Trace& trace_;
   std::array<std::atomic<Status>, kForCalls + 1> problems_{};
   // The problems that were traced last. One for each, because each may be told again and again.

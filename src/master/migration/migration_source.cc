@@ -1,6 +1,7 @@
 #include "master/migration/migration_source.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "log/format/entry_writer.h"
@@ -27,6 +28,13 @@ uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask
 }
 
 }  // namespace
+
+/// Entries that are sent from where they lie.
+struct MigrationSource::Lent {
+  std::array<transport::Chunk, transport::TxBuffer::kChunkCountMax> chunks;
+  uint32_t count = 0;
+  uint64_t bytes = 0;
+};
 
 void MigrationSource::addTo(rpc::ServiceTable& table) {
   const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server}),
@@ -82,14 +90,15 @@ void MigrationSource::pull(rpc::Request request) {
   const Status filled = fill(*tablet, {ask.cursor, ask.last},
                              {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max, .skips_lost = true}, slice);
   if (filled != Status::Ok) return request.reply(filled);
-  transport::TxMessage response = request.allocate(slice.bytes);
+  const Lent lent = lend(request, slice, bytes_max);
+  transport::TxMessage response = request.allocate(slice.bytes - lent.bytes);
   response.appendHead(
       wire::Pull::Response{.header = {.status = Status::Ok},
                            .next_cursor = slice.next.value_or(0),
                            .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
-                           .entry_count = static_cast<uint32_t>(slice.objects.size() + slice.lost.size()),
+                           .entry_count = static_cast<uint32_t>(slice.objects.size() + slice.lost.size() + lent.count),
                            .done = static_cast<uint8_t>(slice.next ? 0 : 1)});
-  append(response, slice);
+  append(response, slice, lent);
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));
 }
@@ -111,8 +120,30 @@ Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range
   return is_sound ? filled : Status::RetryLater;
 }
 
+/// Takes long objects out of a slice, as many as one message can name, and lends them to it: copying them would cost
+/// more than a pin. They go whole; the new owner leaves out the results that they carry.
+/// @param slice  its bytes become those of the answer with them
+MigrationSource::Lent MigrationSource::lend(const rpc::Request& request, store::RangeSlice& slice, uint64_t bytes_max) {
+  Lent lent;
+  std::erase_if(slice.objects, [&](log::EntryRef ref) {
+    const log::EntryView entry = parts_.store.entry(ref);
+    const uint64_t bytes = entry.alignedBytes();
+    if (bytes < request.zeroCopyBytesMin() || lent.count == lent.chunks.size()) return false;
+    const uint64_t bytes_in_all = slice.bytes + bytes - entry.copyBytes(kKeep);
+    if (bytes_in_all > bytes_max) return false;
+    const transport::Chunk chunk =
+        parts_.pinned.borrow({entry.address(), bytes}, parts_.threads.pinSlotOf(request.executor()));
+    if (chunk.address == nullptr) return false;
+    lent.chunks[lent.count++] = chunk;
+    lent.bytes += bytes;
+    slice.bytes = bytes_in_all;
+    return true;
+  });
+  return lent;
+}
+
 /// A key that is lost here goes as a tombstone, of which nothing but the key counts.
-void MigrationSource::append(transport::TxMessage& response, const store::RangeSlice& slice) const {
+void MigrationSource::append(transport::TxMessage& response, const store::RangeSlice& slice, const Lent& lent) const {
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
@@ -128,6 +159,7 @@ void MigrationSource::append(transport::TxMessage& response, const store::RangeS
                                 .anchor = any};
     log::writeEntry(response.extendHead(input.alignedBytes()), input, false, any);
   }
+  for (uint32_t i = 0; i < lent.count; ++i) response.appendChunk(lent.chunks[i]);
 }
 
 void MigrationSource::pullHashes(rpc::Request request) {
@@ -159,12 +191,13 @@ void MigrationSource::pullHashes(rpc::Request request) {
     all.lost.insert(all.lost.end(), slice.lost.begin(), slice.lost.end());
     all.bytes = slice.bytes;
   }
-  transport::TxMessage response = request.allocate(all.bytes);
+  const Lent lent = lend(request, all, first_bytes_max);
+  transport::TxMessage response = request.allocate(all.bytes - lent.bytes);
   response.appendHead(
       wire::PullHashes::Response{.header = {.status = Status::Ok},
                                  .count = answered,
                                  .entry_bytes = static_cast<uint32_t>(all.bytes - sizeof(wire::PullHashes::Response))});
-  append(response, all);
+  append(response, all, lent);
   response->contiguous_bytes = sizeof(wire::PullHashes::Response);
   request.reply(std::move(response));
 }

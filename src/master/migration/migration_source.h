@@ -6,11 +6,13 @@
 #include "index/hash_index.h"
 #include "log/log.h"
 #include "master/migration/client_activity.h"
+#include "master/pinned/pinned_values.h"
 #include "rpc/dispatch.h"
 #include "store/object_store.h"
 #include "store/range_slice.h"
 #include "store/result_table.h"
 #include "store/tablet_table.h"
+#include "store/threads.h"
 #include "wire/migration_messages.h"
 
 namespace ramcore::master {
@@ -26,6 +28,8 @@ class MigrationSource {
     index::HashIndex& index;
     store::TabletTable& tablets;
     store::ResultTable& results;
+    PinnedValues& pinned;
+    store::Threads& threads;
   };
   explicit MigrationSource(const Parts& parts) : parts_(parts), activity_(parts.tablets) {}
   void addTo(rpc::ServiceTable& table);
@@ -44,7 +48,9 @@ class MigrationSource {
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
               store::RangeSlice& slice);
   Status measureObjects(const store::Tablet& tablet, KeyHash cursor, wire::MeasureTablet::Response& sum);
-  void append(transport::TxMessage& response, const store::RangeSlice& slice) const;
+  struct Lent;
+  Lent lend(const rpc::Request& request, store::RangeSlice& slice, uint64_t bytes_max);
+  void append(transport::TxMessage& response, const store::RangeSlice& slice, const Lent& lent) const;
 
   const Parts parts_;
   ClientActivity activity_;

@@ -248,6 +248,7 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
   if (pull.state.is_interrupted) priority_pulls_.close(pull.tablet().id, Status::RetryLater);
   if (pull.takes_hashes) {
     pull.state.phase.store(Phase::Arriving);
+    const int64_t begin_ns = parts_.background.clock().nowNs();
     const Status status = co_await pullContents(pull);
     priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
     pull.takes_hashes = false;
@@ -255,6 +256,7 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
     if (pull.ended) co_return Status::Cancelled;
     if (status == Status::Ok) {
       pull.state.phase.store(Phase::Arrived);
+      pull.state.traceArrived(parts_.background.clock().nowNs() - begin_ns);
       pull.room->releaseObjects();
     }
   }

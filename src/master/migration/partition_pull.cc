@@ -25,8 +25,7 @@ runtime::Task<Status> PartitionPull::run() {
     PulledSlice& slice = slices[now];
     const int64_t begin_ns = clock.nowNs();
     Status status = co_await answer;
-    parts_.state.stats().source_wait_ns.fetch_add(static_cast<uint64_t>(clock.nowNs() - begin_ns),
-                                                  std::memory_order_relaxed);
+    parts_.state.countTime(&ArrivalTimes::source_wait_ns, begin_ns, clock.nowNs());
     const bool asks_ahead = status == Status::Ok && !slice.is_last;
     if (asks_ahead) answer = ask(slice.next_cursor, slices[now ^ 1]);
     if (status == Status::Ok) status = co_await take(slice);

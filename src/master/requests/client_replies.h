@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "base/status.h"
-#include "master/requests/pinned_values.h"
+#include "master/pinned/pinned_values.h"
 #include "rpc/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/task.h"

@@ -15,9 +15,9 @@ class SegmentImage {
   static constexpr size_t kSegmentBytes = 8 << 20;
 
   /// Objects `first`, `first` + 1, ... of `keys`, as many as fit.
-  SegmentImage(const Keys& keys, uint64_t first, TableId table) {
+  SegmentImage(const Keys& keys, uint64_t first, TableId table, uint64_t value_bytes = kValueBytes) {
     bytes_.resize(kSegmentBytes);
-    const std::vector<std::byte> value(kValueBytes, std::byte{'v'});
+    const std::vector<std::byte> value(value_bytes, std::byte{'v'});
     const ByteSpan payload(value);
     size_t at = 0;
     for (uint64_t number = first; number < keys.count(); ++number) {

@@ -1,4 +1,4 @@
-#include "master/requests/pinned_values.h"
+#include "master/pinned/pinned_values.h"
 
 #include <algorithm>
 #include <cstring>
