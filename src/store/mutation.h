@@ -40,6 +40,8 @@ struct Answer {
   bool lacks_room = false;    ///< RetryLater, because the log had no room: it will have some soon
   /// RetryLater, because it is not known whether the key exists: the tablet is Arriving, and this key has not arrived.
   bool awaits_arrival = false;
+  /// RetryLater, because the tablet is Frozen: another server is about to own it, or this one goes on soon.
+  bool awaits_hand_over = false;
 };
 
 /// Whether a thread waits for the stripe of a key, or gives up if another thread has it.

@@ -90,13 +90,22 @@ std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locki
   return applyLocked(mutation, stripe, LockWait::Any);
 }
 
+/// The answer to a mutation for which the tablet table has said this.
+Answer ObjectStore::notHere(const Mutation& mutation, Status status) const {
+  Answer answer{.status = status};
+  if (status != Status::RetryLater) return answer;
+  const Tablet* const tablet = parts_->tablets.find(mutation.table, mutation.hash);
+  answer.awaits_hand_over = tablet != nullptr && tablet->state == TabletState::Frozen;
+  return answer;
+}
+
 /// @return nullopt: another thread has held a lock that this needs for longer than `wait` allows
 std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe,
                                                LockWait wait) {
   RC_POINT(Locked);
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(mutation.table, mutation.hash, mutation.epoch, Access::Mutate, tablet);
-  if (status != Status::Ok) return Answer{.status = status};
+  if (status != Status::Ok) return notHere(mutation, status);
   if (!parts_->lease.isValid(parts_->clock.nowNs())) return Answer{.status = Status::LeaseUnknown};
 
   const ResultTable::Lookup known = parts_->results.find(mutation.identity, wait);

@@ -141,6 +141,7 @@ class ObjectStore final : public log::EntryOwner {
 
  private:
   std::optional<Answer> applyLocked(const Mutation& mutation, const index::StripeGuard& stripe, LockWait wait);
+  Answer notHere(const Mutation& mutation, Status status) const;
   static bool mayComeEarly(const Mutation& mutation, const Tablet& tablet, size_t others);
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   static Status checkCondition(const Mutation& mutation, Version present);

@@ -82,6 +82,51 @@ TEST_F(MasterMoveTest, AFrozenTabletIsReadAndNotChanged) {
   EXPECT_EQ(increment("counter", 1, ++sequence).status, Status::RetryLater);
 }
 
+// A client that was told to try again would come later than the hand-over, and meanwhile ask the coordinator for
+// nothing.
+TEST_F(MasterMoveTest, MutationsWaitForTheHandOver) {
+  fill(3);
+  const auto waits = [&] { return world.servers[0]->master().service()->stats().waits_for_hand_over.load(); };
+  const auto begin = [&] {
+    const std::string key = keyOf(0);
+    const auto request = writeRequest(Opcode::Write, key, "y", ++sequence);
+    return world.start(world.client, join({bytesOf(request), asBytes(key), asBytes(std::string_view("y"))}),
+                       sizeof(request) + key.size());
+  };
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  EXPECT_EQ(waits(), 0u);
+  const int64_t begun_ns = world.scheduler.nowNs();
+  const auto too_long = begin();
+  ASSERT_TRUE(world.runUntil([&] { return too_long->ended != 0; }));
+  EXPECT_EQ(too_long->outcome(), Status::RetryLater);
+  EXPECT_GE(world.scheduler.nowNs() - begun_ns, master::RoomQueue::kWaitNs / 2) << "but nobody waits for ever";
+  EXPECT_GT(waits(), 0u);
+  const auto first = begin();
+  const auto second = begin();
+  world.runFor(5 * kNanosPerMilli);
+  EXPECT_TRUE(first->ended == 0 && second->ended == 0);
+  ASSERT_EQ(lend(1, 1), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return first->ended != 0 && second->ended != 0; }));
+  EXPECT_EQ(first->outcome(), Status::WrongServer);
+  EXPECT_EQ(second->outcome(), Status::WrongServer);
+  EXPECT_LT(world.scheduler.nowNs() - begun_ns, 2 * master::RoomQueue::kWaitNs) << "told at once";
+}
+
+TEST_F(MasterMoveTest, MutationsGoOnWhenTheHandOverIsGivenUp) {
+  fill(3);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  const std::string key = keyOf(0);
+  const auto request = writeRequest(Opcode::Write, key, "y", ++sequence);
+  const auto call = world.start(world.client, join({bytesOf(request), asBytes(key), asBytes(std::string_view("y"))}),
+                                sizeof(request) + key.size());
+  world.runFor(5 * kNanosPerMilli);
+  EXPECT_EQ(call->ended, 0u);
+  ASSERT_EQ(unfreeze(1, 1, 2), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return call->ended != 0; }));
+  EXPECT_EQ(call->outcome(), Status::StaleEpoch) << "the client learns of the new epoch, and sends it again";
+  EXPECT_EQ(write(key, "y", sequence, {.epoch = 2}).status, Status::Ok);
+}
+
 TEST_F(MasterMoveTest, NobodyIsAnsweredByTheNewOwnerBeforeItIsTaken) {
   fill(50);
   ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));

@@ -157,7 +157,7 @@ static_assert(fieldCount<master::RecoveryTarget::Stats>() == 5);
 static_assert(fieldCount<master::ArrivalStats>() == 3 && fieldCount<master::ArrivalTimes>() == 3);
 static_assert(fieldCount<master::PriorityPulls::Stats>() == 3);
 static_assert(fieldCount<backup::StoreStats>() == 7 + 2, "not reported are frames_kept and refused_full");
-static_assert(fieldCount<master::MasterService::Stats>() == 4);
+static_assert(fieldCount<master::MasterService::Stats>() == 5);
 
 void collectLog(const log::Log& log, Families& out) {
   const log::LogStats& stats = log.stats();
@@ -344,6 +344,9 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
               stats.lease_refusals.load(std::memory_order_relaxed));
   out.counter("ramcore_waits_for_room_total", "Times that a mutation found no room in the log and was put off a little",
               stats.waits_for_room.load(std::memory_order_relaxed));
+  out.counter("ramcore_waits_for_hand_over_total",
+              "Times that a mutation found its tablet about to be handed over and was put off a little",
+              stats.waits_for_hand_over.load(std::memory_order_relaxed));
   out.gauge("ramcore_lease_remaining_seconds", "How long this server may still answer; below 0 when it may not",
             static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);

@@ -30,7 +30,8 @@ class ClientReplies {
     std::atomic<uint64_t> duplicates_answered{0};
     std::atomic<uint64_t> stale_epochs{0};
     std::atomic<uint64_t> lease_refusals{0};
-    std::atomic<uint64_t> waits_for_room{0};  ///< attempts that found no room and are repeated here
+    std::atomic<uint64_t> waits_for_room{0};       ///< attempts that found no room and are repeated here
+    std::atomic<uint64_t> waits_for_hand_over{0};  ///< attempts that found a frozen tablet and are repeated here
   };
 
   explicit ClientReplies(const Parts& parts) : parts_(parts) {}
@@ -80,6 +81,7 @@ class ClientReplies {
   }
   void countDuplicate() { stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed); }
   void countWaitForRoom() { stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed); }
+  void countWaitForHandOver() { stats_.waits_for_hand_over.fetch_add(1, std::memory_order_relaxed); }
   const Stats& stats() const { return stats_; }
 
  private:

@@ -32,7 +32,8 @@ MasterService::MasterService(const Parts& parts)
       multi_({parts.store, parts.log, parts.tablets, parts.priority_pulls, parts.maintenance, parts.clock, replies_,
               admission_}),
       writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
-      removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
+      removes_without_room_(parts.dispatch, &MasterService::runAgain, this),
+      handed_over_(parts.dispatch, &MasterService::runAgain, this) {}
 
 void MasterService::addTo(rpc::ServiceTable& table) {
   using transport::Role;
@@ -282,6 +283,10 @@ void MasterService::answerMutation(Request request, Opcode opcode, const store::
     RoomQueue& queue = opcode == Opcode::Remove ? removes_without_room_ : writes_without_room_;
     if (answer.lacks_room && queue.park(request)) {
       replies_.countWaitForRoom();
+      return;
+    }
+    if (answer.awaits_hand_over && handed_over_.park(request)) {
+      replies_.countWaitForHandOver();
       return;
     }
     return replies_.refuse(std::move(request), answer.status);

@@ -43,6 +43,7 @@ class MasterService final {
   void stop() {
     writes_without_room_.stop();
     removes_without_room_.stop();
+    handed_over_.stop();
   }
 
   using Stats = ClientReplies::Stats;
@@ -82,6 +83,7 @@ class MasterService final {
   MultiRequests multi_;
   RoomQueue writes_without_room_;
   RoomQueue removes_without_room_;  ///< apart: a small log head takes removals, but no writes
+  RoomQueue handed_over_;           ///< of tablets that are about to be handed over
 };
 
 }  // namespace ramcore::master

@@ -8,10 +8,11 @@
 
 namespace ramcore::master {
 
-/// Holds mutations for which the log has no room just now: the next log head is not open yet, or the cleaner is about
-/// to give memory back. Each is run again from its first check (a waiting mutation has no other way to go on), and is
-/// refused with RetryLater when it has waited for kWaitNs. A client that was refused at once would come back later than
-/// there is room, and the later the more often it was refused.
+/// Holds mutations that cannot be carried out just now: the log has no room, because the next log head is not open yet
+/// or the cleaner is about to give memory back; or the tablet is about to be handed over. Each is run again from its
+/// first check (a waiting mutation has no other way to go on), and is refused with RetryLater when it has waited for
+/// kWaitNs. A client that was refused at once would come back later than need be, and the later the more often it was
+/// refused.
 ///
 /// Mutations that wait are served in the order in which they came. A mutation that arrives meanwhile is tried at once,
 /// and may be served before them. Only the first one is tried again at a time, so the cost of waiting does not grow

@@ -58,12 +58,17 @@ class MasterWorld {
 
   /// Sends bytes to a server and waits for the end of the call.
   std::unique_ptr<NotedCall> send(RpcProcess& from, ByteSpan bytes, size_t contiguous, size_t server = 0) {
+    std::unique_ptr<NotedCall> call = start(from, bytes, contiguous, server);
+    RC_CHECK(runUntil([&] { return call->ended != 0; }));
+    return call;
+  }
+  /// The caller waits until it has ended.
+  std::unique_ptr<NotedCall> start(RpcProcess& from, ByteSpan bytes, size_t contiguous, size_t server = 0) {
     auto call = std::make_unique<NotedCall>();
     call->request = from.caller->allocate(static_cast<uint32_t>(bytes.size()));
     call->request.appendHead(bytes);
     call->request->contiguous_bytes = static_cast<uint32_t>(contiguous);
     from.onDispatch([&] { from.caller->connection(addresses[server]).start(*call); });
-    RC_CHECK(runUntil([&] { return call->ended != 0; }));
     return call;
   }
   std::unique_ptr<NotedCall> send(const std::vector<std::byte>& bytes, size_t server = 0) {
