@@ -116,7 +116,7 @@ Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadli
 
 Task<bool> ClusterClient::pauseBeforeNext(Backoff& backoff, const CallProgress& progress, int64_t deadline_ns) {
   // The first time that the tablet is elsewhere the question to the coordinator is pause enough.
-  const bool at_once = progress.is_stale && backoff.attempts() == 0;
+  const bool at_once = (progress.is_stale || progress.is_moved) && backoff.attempts() == 0;
   const int64_t pause_ns = backoff.nextNs(progress.retry_after_us, random_);
   const int64_t resume_ns = addNs(pacer_.nowNs(), at_once ? 0 : pause_ns);
   if (resume_ns >= deadline_ns || pacer_.stopped()) co_return false;
@@ -136,6 +136,12 @@ void ClusterClient::settle(PointResult& result, CallProgress& progress, bool is_
   if (is_mutation) lease_.finish(progress.ticket);
 }
 
+void ClusterClient::noteElsewhere(TableId table, PointResult& result, CallProgress& progress) {
+  progress.is_moved = result.moved && finder_.cache().noteMoved(table, *result.moved, progress.tried);
+  progress.is_stale = !progress.is_moved;
+  result.moved.reset();
+}
+
 transport::TxMessage ClusterClient::encodeAttempt(const PointRequest& request, CallProgress& progress,
                                                   const TabletFinder::Place& place,
                                                   [[maybe_unused]] const TabletCache::Owner* tried) {
@@ -144,6 +150,7 @@ transport::TxMessage ClusterClient::encodeAttempt(const PointRequest& request, C
     progress.ticket = lease_.begin();
   }
   const wire::CallIdentity identity = request.isMutation() ? lease_.identityOf(progress.ticket) : wire::CallIdentity{};
+  progress.tried = place.epoch;
   return encodePoint(caller_, request, ServerId(place.owner->address.id), place.epoch, identity);
 }
 
@@ -193,6 +200,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     const bool is_leased = !request.isMutation() || lease_.isCurrent(progress.ticket);
     if (place && is_leased) {
       progress.is_stale = false;
+      progress.is_moved = false;
       since_ns = pacer_.nowNs();
       ++stats_.attempts;
       transport::TxMessage message = encodeAttempt(request, progress, *place, tried);
@@ -212,7 +220,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     const Reaction reaction = is_leased ? reactionTo(progress.last) : Reaction::Relapse;
     if (reaction == Reaction::Finish) break;
     if (reaction == Reaction::Relapse) lease_.lapse(progress.ticket);
-    if (reaction == Reaction::Refresh) progress.is_stale = true;
+    if (reaction == Reaction::Refresh) noteElsewhere(request.table, result, progress);
     // If the next attempt asks anyway, its question is to begin after this attempt and the pause, so none begins here.
     if (!progress.is_stale && backoff.attempts() >= kAttemptsPerQuestion) finder_.inquire(request.table);
     const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);

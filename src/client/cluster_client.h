@@ -36,6 +36,8 @@ struct CallProgress {
   ClientLease::Ticket ticket;      ///< of mutations
   bool may_have_happened = false;  ///< an attempt went out and got no answer
   bool is_stale = false;           ///< the coordinator has to be asked again where the tablet is
+  bool is_moved = false;           ///< the former owner has said where it is
+  TabletEpoch tried{};             ///< of the tablet, in the last attempt
   Status last = Status::RetryLater;
   uint32_t retry_after_us = 0;
 };
@@ -116,6 +118,9 @@ class ClusterClient {
     return *owner.connection;
   }
 
+  /// After an attempt at a server that does not have the tablet: takes the hint that came with the answer, or notes
+  /// that the coordinator has to be asked.
+  void noteElsewhere(TableId table, PointResult& result, CallProgress& progress);
   /// Gives `result` the outcome of a call that is over, and ends the call's ticket.
   void settle(PointResult& result, CallProgress& progress, bool is_mutation);
 

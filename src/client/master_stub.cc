@@ -37,6 +37,17 @@ PointResult corruptResult() {
   return result;
 }
 
+/// The outcome of an answer that has a hint behind its header, if it is one.
+std::optional<PointResult> movedResult(const RxMessage& message, const wire::ResponseHeader& header) {
+  if (header.status != Status::WrongServer || message.messageBytes() == sizeof(header)) return std::nullopt;
+  PointResult result = bareResult(header);
+  rpc::MessageCursor cursor(message);
+  wire::MovedTo moved{};
+  if (!cursor.skip(sizeof(header)) || !cursor.take(moved) || !cursor.atEnd()) return corruptResult();
+  result.moved = moved;
+  return result;
+}
+
 PointResult decodeRead(RxMessage message, const wire::ResponseHeader& header) {
   PointResult result = bareResult(header);
   wire::Read::Response response{.header = header, .version = 0, .value_bytes = 0};
@@ -128,6 +139,7 @@ TxMessage encodePoint(rpc::Caller& caller, const PointRequest& request, ServerId
 PointResult decodePoint(wire::Opcode kind, RxMessage message) {
   wire::ResponseHeader header{.status = Status::Ok};
   if (!wire::decode(message.head(), header)) return corruptResult();
+  if (auto moved = movedResult(message, header)) return std::move(*moved);
   if (kind == wire::Opcode::Read) return decodeRead(std::move(message), header);
   if (kind == wire::Opcode::Increment) return decodeMutation<wire::Increment::Response>(message, header);
   return decodeMutation<wire::Write::Response>(message, header);

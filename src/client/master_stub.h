@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct PointResult {
   /// True: `status` is Corrupt because the answer made no sense. False: a Corrupt is what the server says of the
   /// object.
   bool is_unreadable = false;
+  std::optional<wire::MovedTo> moved;  ///< with WrongServer: who owns the tablet, as far as the server was told
   transport::RxMessage message;
 
   /// True if the outcome leaves open whether a mutation has happened or will happen.

@@ -42,6 +42,7 @@ bool PointCall::sendFirst() {
       encodePoint(client_.caller(), request_, ServerId(entry->owner->address.id), entry->epoch, identity);
   settings.deadline_ns = deadline_ns_;
   place_ = {.owner = entry->owner, .epoch = entry->epoch};
+  progress_.tried = entry->epoch;
   settings.is_doubted = entry->owner->is_doubtful;
   if (settings.is_doubted) [[unlikely]]
     client_.finder().inquire(request_.table);
@@ -69,7 +70,7 @@ void PointCall::attempted(OutgoingCall& call) {
     self.done_(self);
     return;
   }
-  self.progress_.is_stale = reaction == Reaction::Refresh;
+  if (reaction == Reaction::Refresh) self.client_.noteElsewhere(self.request_.table, self.result, self.progress_);
   if (reaction == Reaction::Relapse) self.client_.lease().lapse(self.progress_.ticket);
   self.goOn();
 }

@@ -45,7 +45,8 @@ bool TabletCache::replace(const TableMap& map) {
     }
     if (known != nullptr) {
       const Entry* old = findEntry(*known, tablet.range.first);
-      if (old != nullptr && old->range == tablet.range && old->epoch > tablet.epoch) entry = *old;
+      const bool is_newer = old != nullptr && old->range == tablet.range && old->epoch > tablet.epoch && !old->is_hint;
+      if (is_newer) entry = *old;
     }
     fresh.push_back(entry);
   }
@@ -59,6 +60,21 @@ bool TabletCache::replace(const TableMap& map) {
   known->entries = std::move(fresh);
   known->last = 0;
   return has_changed;
+}
+
+bool TabletCache::noteMoved(TableId table, const wire::MovedTo& moved, TabletEpoch tried) {
+  TableEntries* const known = findTable(table);
+  const auto owner = owners_.find(moved.owner.value);
+  if (known == nullptr || owner == owners_.end() || moved.epoch <= tried) return false;
+  if (findEntry(*known, moved.range.first) == nullptr) return false;
+  Entry& entry = known->entries[known->last];
+  if (entry.range != moved.range) return false;
+  // The first to come back of many calls has brought it.
+  if (entry.epoch >= moved.epoch) return entry.owner != nullptr;
+  entry.epoch = moved.epoch;
+  entry.owner = owner->second.get();
+  entry.is_hint = true;
+  return true;
 }
 
 void TabletCache::forget(TableId table) {

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "client/tablet_map.h"
+#include "wire/master_messages.h"
 
 namespace ramcore::client {
 
@@ -26,6 +27,7 @@ class TabletCache {
     HashRange range;
     TabletEpoch epoch;
     Owner* owner = nullptr;  ///< nullptr: the tablet is not available at present
+    bool is_hint = false;    ///< from the former owner, and not from the coordinator
 
     bool operator==(const Entry&) const = default;
   };
@@ -49,10 +51,15 @@ class TabletCache {
   }
 
   /// Replaces what is known about `map.table`. If an entry for the same range has a newer epoch than the map's, it
-  /// stays: the map is the answer to an older question and came late. Owners that the map names are not doubtful any
-  /// more.
+  /// stays: the map is the answer to an older question and came late. A hint does not stay: whatever epoch a server
+  /// names, the coordinator is right. Owners that the map names are not doubtful any more.
   /// @return true if anything has changed
   bool replace(const TableMap& map);
+  /// Takes a hint of the former owner of a tablet: calls go to the new one from now on.
+  /// @param tried  the epoch under which the former owner was called
+  /// @return true: what is known now is newer than what was tried, by this hint or otherwise. False: the hint is of no
+  ///         use. The range is no tablet that is known here, nor is the owner, or the epoch is not newer
+  bool noteMoved(TableId table, const wire::MovedTo& moved, TabletEpoch tried);
   /// Forgets a table that was dropped.
   void forget(TableId table);
 

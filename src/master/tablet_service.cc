@@ -339,7 +339,11 @@ runtime::Task<void> TabletService::lendTablet(Request request) {
   if (RC_MUTATION("lend-without-the-tablet")) {
     (void)parts_.tablets.remove(id);
   } else {
-    const Status lent = parts_.tablets.update(id, present->epoch, store::TabletState::Lent, present->first_segment);
+    std::optional<store::LentTo> lent_to;
+    if (ask.owner() != 0 && ask.owner_epoch() != 0) {
+      lent_to = {.owner = ServerId(ask.owner()), .epoch = TabletEpoch(ask.owner_epoch())};
+    }
+    const Status lent = parts_.tablets.lend(id, lent_to);
     if (lent != Status::Ok) co_return request.reply(lent);
   }
   Status status = Status::Ok;
@@ -437,7 +441,7 @@ Status TabletService::recoverOver(RecoveryPlan plan) {
     if (!is_handed_over) return Status::BadRequest;
     // The new owner died before this server was told to lend the tablet.
     if (present->state == store::TabletState::Frozen) {
-      (void)parts_.tablets.update(present->id, present->epoch, store::TabletState::Lent, present->first_segment);
+      (void)parts_.tablets.lend(present->id, std::nullopt);
     }
     if (parts_.target.interrupt(part.tablet.id)) continue;
     is_quiet = false;

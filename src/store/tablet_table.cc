@@ -108,6 +108,19 @@ Status TabletTable::update(TabletId id, TabletEpoch epoch, TabletState state, Se
   found->state = state;
   found->first_segment = first_segment;
   found->arriving = nullptr;
+  found->lent_to.reset();
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::lend(TabletId id, std::optional<LentTo> lent_to) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end()) return Status::NotFound;
+  found->state = TabletState::Lent;
+  found->arriving = nullptr;
+  found->lent_to = lent_to;
   publish(std::move(tablets));
   return Status::Ok;
 }

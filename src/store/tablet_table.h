@@ -29,6 +29,12 @@ enum class TabletState : uint8_t {
   Lent,      ///< neither: another server owns it and fetches the contents, which stay here until all have arrived there
 };
 
+/// The server that owns a tablet which is lent to it.
+struct LentTo {
+  ServerId owner;
+  TabletEpoch epoch;  ///< under which it holds the tablet
+};
+
 /// A range of a table's key hashes that this server holds.
 struct Tablet {
   TabletId id;
@@ -41,6 +47,7 @@ struct Tablet {
   Durability durability = Durability::Buffered;  ///< the durability of its table
   std::shared_ptr<TabletCounters> counters;
   std::shared_ptr<const ArrivingRange> arriving{};  ///< in state Arriving: what has arrived
+  std::optional<LentTo> lent_to{};                  ///< in state Lent, if it is known
 
   /// Whether what is not in the index certainly does not exist. Asked before the index is.
   bool hasArrived(KeyHash hash) const { return arriving == nullptr || arriving->has(hash); }
@@ -72,6 +79,8 @@ class TabletTable {
   Status add(const Tablet& tablet) RC_EXCLUDES(lock_);
   /// Replaces state (not by Arriving), epoch and first segment of tablet `id`; NotFound if it is not here.
   Status update(TabletId id, TabletEpoch epoch, TabletState state, SegmentId first_segment) RC_EXCLUDES(lock_);
+  /// Puts tablet `id` into state Lent. NotFound if it is not here.
+  Status lend(TabletId id, std::optional<LentTo> lent_to) RC_EXCLUDES(lock_);
   /// Puts tablet `id`, which is in state Pulling, into state Arriving. NotFound if it is not here.
   Status arrive(TabletId id, std::shared_ptr<const ArrivingRange> arriving) RC_EXCLUDES(lock_);
   /// Puts two tablets in the place of `id`, which together cover exactly its range. State, first segment and

@@ -8,7 +8,7 @@
 namespace ramcore::wire {
 
 /// The version of headers and messages that this build speaks. Two processes talk only if theirs are equal.
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 inline constexpr uint32_t kClusterNameBytesMax = 128;
 inline constexpr uint32_t kHandshakeLocatorsMax = 16;

@@ -21,6 +21,17 @@ enum class Condition : uint8_t {
 /// False for a byte from the network that is no condition.
 constexpr bool isKnown(Condition condition) { return condition <= Condition::VersionNotGreater; }
 
+/// Stands behind the header of an answer WrongServer to a request for one key, if the server has handed the tablet
+/// over: who owns it now, as far as that server was told. A hint: the owner itself decides whether it answers.
+struct MovedTo {
+  TabletEpoch epoch;  ///< under which the owner holds it
+  ServerId owner;
+  HashRange range;  ///< of the tablet
+
+  constexpr bool isValid() const { return epoch.value != 0 && owner.value != 0 && range.first <= range.last; }
+};
+static_assert(Message<MovedTo> && sizeof(MovedTo) == 32);
+
 /// Reads one object. Request: struct, key. Response: struct, value. NotFound has the struct without a value.
 struct Read {
   static constexpr Opcode kOpcode = Opcode::Read;

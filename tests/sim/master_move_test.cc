@@ -142,6 +142,37 @@ TEST_F(MasterMoveTest, NobodyIsAnsweredByTheNewOwnerBeforeItIsTaken) {
   EXPECT_EQ(write(keyOf(0), "y", ++sequence, there()).status, Status::Ok);
 }
 
+TEST_F(MasterMoveTest, ClientsAreToldWhoOwnsALentTablet) {
+  fill(3);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  control::LendTabletRequest ask;
+  ask.set_tablet(1);
+  ask.set_epoch(1);
+  ask.set_owner(world.addresses[1].id);
+  ask.set_owner_epoch(2);
+  ASSERT_EQ(world.command(Opcode::LendTablet, ask)->outcome(), Status::Ok);
+  const std::string key = keyOf(0);
+  const auto write = writeRequest(Opcode::Write, key, "y", ++sequence);
+  const auto increment = incrementRequest(key, 1, ++sequence);
+  for (const auto& bytes : {join({bytesOf(readRequest(key, 1, 0)), asBytes(key)}),
+                            join({bytesOf(write), asBytes(key), asBytes(std::string_view("y"))}),
+                            join({bytesOf(increment), asBytes(key)})}) {
+    const auto call = world.send(bytes);
+    EXPECT_EQ(call->outcome(), Status::WrongServer);
+    const std::string answer = bytesOfAnswer(*call);
+    wire::MovedTo moved{};
+    ASSERT_EQ(answer.size(), sizeof(wire::ResponseHeader) + sizeof(moved));
+    ASSERT_TRUE(wire::decode(asBytes(answer).subspan(sizeof(wire::ResponseHeader)), moved));
+    EXPECT_EQ(moved.owner.value, world.addresses[1].id);
+    EXPECT_EQ(moved.epoch, TabletEpoch(2));
+    EXPECT_EQ(moved.range, (HashRange{0, kLast}));
+  }
+  ASSERT_EQ(drop(1, 1, 0), Status::Ok);
+  const auto call = world.send(join({bytesOf(readRequest(key, 1, 0)), asBytes(key)}));
+  EXPECT_EQ(call->outcome(), Status::WrongServer);
+  EXPECT_EQ(bytesOfAnswer(*call).size(), sizeof(wire::ResponseHeader)) << "nothing is known any more";
+}
+
 TEST_F(MasterMoveTest, ALentTabletIsNeitherReadNorChangedNorGivenUp) {
   fill(30);
   ASSERT_NO_FATAL_FAILURE(handOver(1, 0, kLast, 1, 2, 1, 0));

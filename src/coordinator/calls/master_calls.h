@@ -80,7 +80,9 @@ class MasterCalls {
   virtual runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
   virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
-  virtual runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  /// @param owner, owner_epoch  the new owner, to which clients are sent
+  virtual runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
+                                           TabletEpoch owner_epoch) = 0;
   virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                                TabletEpoch new_epoch) = 0;
   /// @param tablet  as it will be: new owner, new epoch

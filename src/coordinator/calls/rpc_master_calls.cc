@@ -172,10 +172,13 @@ runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, Tablet
   co_return result;
 }
 
-runtime::Task<Status> RpcMasterCalls::lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<Status> RpcMasterCalls::lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
+                                                 TabletEpoch owner_epoch) {
   control::LendTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
+  request.set_owner(owner.value);
+  request.set_owner_epoch(owner_epoch.value);
   control::Empty response;
   co_return co_await call(server, Opcode::LendTablet, std::move(request), response);
 }

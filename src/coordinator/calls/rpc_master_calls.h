@@ -22,7 +22,8 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) override;
   runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
-  runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
+  runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
+                                   TabletEpoch owner_epoch) override;
   runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                        TabletEpoch new_epoch) override;
   runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;

@@ -135,7 +135,8 @@ runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version 
 runtime::Task<bool> MigrationCalls::lend(const Migration& move) {
   if (RC_MUTATION("take-before-the-source-has-lent")) co_return true;
   if (!parts_.membership.isAlive(move.source)) co_return false;
-  const Status lent = co_await parts_.masters.lendTablet(move.source, move.tablet, move.source_epoch);
+  const Status lent = co_await parts_.masters.lendTablet(move.source, move.tablet, move.source_epoch, move.destination,
+                                                         move.destination_epoch);
   co_return lent == Status::Ok;
 }
 

@@ -93,7 +93,7 @@ void MasterService::read(Request request) {
   if (!decodeRead(request, key)) return replies_.refuse(std::move(request), Status::BadRequest);
   const Status status =
       parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
-  if (status != Status::Ok) return replies_.refuse(std::move(request), status);
+  if (status != Status::Ok) return refuse(std::move(request), status, key.ask.table, key.hash);
   answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
 }
 
@@ -136,7 +136,7 @@ void MasterService::readBatch(std::span<Request> requests) {
       status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.permit);
     }
     if (status != Status::Ok) {
-      replies_.refuse(std::move(request), status);
+      refuse(std::move(request), status, key.ask.table, key.hash);
       continue;
     }
     wanted[count_valid] = {key.ask.table, key.key};
@@ -232,7 +232,23 @@ void MasterService::mutate(Request request, const store::Mutation& asked) {
     return;
   }
   if (answer->awaits_arrival) return awaitArrival(std::move(request), mutation.table, mutation.hash);
+  if (answer->status == Status::WrongServer) {
+    return refuse(std::move(request), answer->status, mutation.table, mutation.hash);
+  }
   answerMutation(std::move(request), mutation.opcode, *answer);
+}
+
+/// Refuses a request for one key. If the tablet was lent to another server, the client is told to which one, so that it
+/// need not ask the coordinator: all clients of the tablet would ask at the same time.
+void MasterService::refuse(Request request, Status status, TableId table, KeyHash hash) {
+  const store::Tablet* const tablet = status == Status::WrongServer ? parts_.tablets.find(table, hash) : nullptr;
+  if (tablet == nullptr || !tablet->lent_to) return replies_.refuse(std::move(request), status);
+  const wire::MovedTo moved{.epoch = tablet->lent_to->epoch, .owner = tablet->lent_to->owner, .range = tablet->range};
+  const wire::ResponseHeader header{.status = replies_.count(status)};
+  TxMessage response = request.allocate(sizeof(header) + sizeof(moved));
+  response.appendHead(header);
+  response.appendHead(moved);
+  request.reply(std::move(response));
 }
 
 // ---- keys that have not arrived

@@ -64,6 +64,7 @@ class MasterService final {
   bool decodeRead(const rpc::Request& request, ReadKey& out) const;
   void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
   void mutate(rpc::Request request, const store::Mutation& mutation);
+  void refuse(rpc::Request request, Status status, TableId table, KeyHash hash);
   void mutateAgain(rpc::Request request);
   static void runAgain(void* self, rpc::Request request) {
     static_cast<MasterService*>(self)->mutateAgain(std::move(request));

@@ -245,6 +245,64 @@ TEST_F(ClusterClientTest, ManyCallsThatFindTheirTabletMovedAskOnce) {
   EXPECT_LE(cluster.tablet_questions - questions, 3u);
 }
 
+// All clients of a tablet that moves would ask the coordinator at the same time.
+TEST_F(ClusterClientTest, TheHintOfAFormerOwnerSavesTheQuestion) {
+  std::vector<std::string> keys;
+  FakeServer& former = *cluster.servers[0];
+  for (int i = 0; keys.size() < 40; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    if (&cluster.ownerOf(key) == &former) keys.push_back(key);
+  }
+  for (const std::string& key : keys) ASSERT_EQ(write(key, key).status, Status::Ok);
+  FakeServer& owner = *cluster.servers[1];
+  owner.objects.insert(former.objects.begin(), former.objects.end());
+  cluster.all_at_second = true;
+  former.moved = {.epoch = TabletEpoch(1), .owner = ServerId(owner.identity.id), .range = {0, ~uint64_t{0} >> 1}};
+  const uint64_t questions = cluster.tablet_questions;
+  EXPECT_EQ(read(keys.front()).status, Status::Ok);
+  EXPECT_EQ(cluster.tablet_questions - questions, 1u) << "an epoch that is not newer is no hint";
+  former.moved.reset();
+  cluster.all_at_second = false;
+  cluster.epoch = 2;
+  for (const std::string& key : keys) ASSERT_EQ(read(key).status, Status::Ok);
+
+  cluster.all_at_second = true;
+  former.moved = {.epoch = TabletEpoch(3), .owner = ServerId(owner.identity.id), .range = {0, ~uint64_t{0} >> 1}};
+  const uint64_t before = cluster.tablet_questions;
+  owner.owns_any_epoch = true;
+  std::vector<runtime::Task<PointResult>> tasks;
+  for (const std::string& key : keys) tasks.push_back(client().read(table, asBytes(key), cluster.in(kSecond)));
+  for (auto& task : tasks) ASSERT_TRUE(cluster.runUntil([&] { return task.isDone(); }));
+  for (auto& task : tasks) EXPECT_EQ(task.take().status, Status::Ok);
+  EXPECT_EQ(write(keys.front(), "more").status, Status::Ok);
+  EXPECT_EQ(cluster.tablet_questions, before);
+}
+
+// A server may be mistaken, or lie: the one it names refuses, and the coordinator is right.
+TEST_F(ClusterClientTest, AWrongHintCostsOneAttempt) {
+  std::string key = "k";
+  while (&cluster.ownerOf(key) != cluster.servers[0].get()) key += "k";
+  ASSERT_EQ(write(key, "one").status, Status::Ok);
+  FakeServer& owner = *cluster.servers[0];
+  owner.moved = {.epoch = TabletEpoch(~uint64_t{0} >> 4),
+                 .owner = ServerId(cluster.servers[1]->identity.id),
+                 .range = {0, ~uint64_t{0} >> 1}};
+  owner.fates = {Fate::WrongServer};
+  const uint64_t questions = cluster.tablet_questions;
+  EXPECT_EQ(write(key, "two").status, Status::Ok);
+  EXPECT_EQ(read(key).status, Status::Ok);
+  EXPECT_EQ(cluster.tablet_questions, questions + 1);
+  EXPECT_EQ(owner.carried_out, 2u);
+  // Servers of which nothing is known, and ranges that are no tablet.
+  for (const wire::MovedTo& nonsense :
+       {wire::MovedTo{TabletEpoch(9), ServerId(12345), {0, ~uint64_t{0} >> 1}},
+        wire::MovedTo{TabletEpoch(9), ServerId(cluster.servers[1]->identity.id), {0, 5}}}) {
+    owner.moved = nonsense;
+    owner.fates = {Fate::WrongServer};
+    EXPECT_EQ(write(key, "three").status, Status::Ok);
+  }
+}
+
 TEST_F(ClusterClientTest, ADroppedTableIsNoSuchTable) {
   ASSERT_EQ(write("k", "one").status, Status::Ok);
   EXPECT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::Ok);

@@ -88,8 +88,8 @@ void FakeServer::read(Request request) {
   }
   const auto ask = loadAs<wire::Read::Request>(request.head().data());
   const std::string key(asText(request.head().subspan(sizeof(ask), ask.key_bytes)));
-  if (!owns(ask.table, key)) return request.reply(Status::WrongServer);
-  if (ask.epoch.value != cluster.epoch) return request.reply(Status::StaleEpoch);
+  if (!owns(ask.table, key)) return refuseElsewhere(std::move(request));
+  if (ask.epoch.value != cluster.epoch && !owns_any_epoch) return request.reply(Status::StaleEpoch);
   const auto found = objects.find(key);
   if (found == objects.end()) return request.reply(Status::NotFound);
   const std::string& value = found->second.value;
@@ -135,13 +135,13 @@ void FakeServer::write(Request request) {
     held.push_back(std::move(request));
     return;
   }
-  if (fate == Fate::WrongServer) return request.reply(Status::WrongServer);
+  if (fate == Fate::WrongServer) return refuseElsewhere(std::move(request));
   if (fate == Fate::RetryLater) return request.reply(Status::RetryLater, 2000);
   if (fate == Fate::LeaseExpired) return request.reply(Status::LeaseExpired);
   if (fate == Fate::Corrupt) return request.reply(Status::Corrupt);
   const std::string key(asText(request.head().subspan(sizeof(ask), ask.key_bytes)));
-  if (!owns(ask.table, key)) return request.reply(Status::WrongServer);
-  if (ask.epoch.value != cluster.epoch) return request.reply(Status::StaleEpoch);
+  if (!owns(ask.table, key)) return refuseElsewhere(std::move(request));
+  if (ask.epoch.value != cluster.epoch && !owns_any_epoch) return request.reply(Status::StaleEpoch);
   std::string value;
   rpc::MessageCursor cursor(request.message());
   RC_CHECK(cursor.skip(sizeof(ask) + ask.key_bytes) && cursor.takeText(value, ask.value_bytes) && cursor.atEnd());
@@ -153,10 +153,18 @@ void FakeServer::write(Request request) {
   request.replyWith(wire::Write::Response{.header = {.status = status}, .version = version});
 }
 
+void FakeServer::refuseElsewhere(Request request) {
+  if (!moved) return request.reply(Status::WrongServer);
+  transport::TxMessage response = request.allocate(sizeof(wire::ResponseHeader) + sizeof(*moved));
+  response.appendHead(wire::ResponseHeader{.status = Status::WrongServer});
+  response.appendHead(*moved);
+  request.reply(std::move(response));
+}
+
 void FakeServer::increment(Request request) {
   const auto ask = loadAs<wire::Increment::Request>(request.head().data());
   const std::string key(asText(request.head().subspan(sizeof(ask), ask.key_bytes)));
-  if (!owns(ask.table, key)) return request.reply(Status::WrongServer);
+  if (!owns(ask.table, key)) return refuseElsewhere(std::move(request));
   int64_t value = ask.delta;
   if (const auto found = objects.find(key); found != objects.end()) {
     if (found->second.value.size() != sizeof(value)) return request.reply(Status::TypeMismatch);

@@ -90,6 +90,9 @@ struct FakeServer : FakeProcess {
   bool answer_reads = true;
   uint32_t put_off = 0;  // this many of the next calls get the answer of a server whose lease is over: try again
   bool putsOff(rpc::Request& request);
+  std::optional<wire::MovedTo> moved;  // what is said of keys that are elsewhere
+  bool owns_any_epoch = false;         // answers under any epoch
+  void refuseElsewhere(rpc::Request request);
   uint32_t scan_objects_max = 3;
 };
 

@@ -152,6 +152,27 @@ TEST(TabletCache, ALateAnswerDoesNotReplaceANewerEpoch) {
   EXPECT_EQ(cache.find(table, 7)->epoch.value, 6u);
 }
 
+TEST(TabletCache, AHintHoldsUntilTheCoordinatorSaysMore) {
+  TabletCache cache;
+  const TableId table(1);
+  cache.replace(mapOf(table, {100}, 5));  // of servers 1 and 2
+  const HashRange lower{0, 99};
+  EXPECT_FALSE(cache.noteMoved(TableId(2), {TabletEpoch(6), ServerId(3), lower}, TabletEpoch(5)));
+  EXPECT_FALSE(cache.noteMoved(table, {TabletEpoch(6), ServerId(4), lower}, TabletEpoch(5)))
+      << "a server that is not known";
+  EXPECT_FALSE(cache.noteMoved(table, {TabletEpoch(6), ServerId(2), {0, 98}}, TabletEpoch(5)))
+      << "a range that is no tablet";
+  EXPECT_FALSE(cache.noteMoved(table, {TabletEpoch(5), ServerId(2), lower}, TabletEpoch(5))) << "no newer epoch";
+  EXPECT_TRUE(cache.noteMoved(table, {TabletEpoch(uint64_t{1} << 60), ServerId(2), lower}, TabletEpoch(5)));
+  EXPECT_TRUE(cache.noteMoved(table, {TabletEpoch(6), ServerId(2), lower}, TabletEpoch(5))) << "newer is known already";
+  EXPECT_FALSE(cache.noteMoved(table, {TabletEpoch(6), ServerId(2), lower}, TabletEpoch(6))) << "it was tried";
+  EXPECT_EQ(cache.find(table, 7)->owner->address.id, 2u);
+  EXPECT_EQ(cache.find(table, 100)->epoch.value, 5u) << "the other tablet";
+  EXPECT_TRUE(cache.replace(mapOf(table, {100}, 5))) << "no server can claim a tablet for ever";
+  EXPECT_EQ(cache.find(table, 7)->owner->address.id, 1u);
+  EXPECT_EQ(cache.find(table, 7)->epoch.value, 5u);
+}
+
 TEST(TabletCache, AnUnavailableTabletHasNoOwner) {
   TabletCache cache;
   TableMap map = mapOf(TableId(1), {}, 1);

@@ -69,8 +69,10 @@ class FakeMasterCalls final : public MasterCalls {
     result.version_ceiling = FakeCluster::kVersionCeiling;
     co_return result;
   }
-  runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
-    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
+  runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
+                                   TabletEpoch owner_epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch, owner, owner_epoch] {
+      EXPECT_TRUE(owner && owner != server && owner_epoch > epoch) << "clients are sent there";
       return cluster->lend(server, tablet, epoch);
     };
     co_return co_await call(server, act);

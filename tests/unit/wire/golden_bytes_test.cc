@@ -305,7 +305,7 @@ TEST(GoldenBytes, EnumeratorsOfMessages) {
   EXPECT_EQ(static_cast<int>(HandshakeKind::Refusal), 5);
   EXPECT_EQ(static_cast<int>(HandshakeRefusal::Busy), 7);
   EXPECT_EQ(static_cast<int>(HandshakeRefusal::ClusterId), 8);
-  EXPECT_EQ(kProtocolVersion, 3);
+  EXPECT_EQ(kProtocolVersion, 4);
 }
 
 }  // namespace

@@ -134,14 +134,14 @@ TEST_F(HandshakeTest, AnotherVersionIsNamedOnBothSides) {
   storeAs(hello.data(), header);
   b.receive(hello);
   EXPECT_EQ(b.status(), Status::Refused);
-  EXPECT_NE(b.failureText().find("the peer speaks protocol version 9, this process 3"), std::string::npos);
+  EXPECT_NE(b.failureText().find("the peer speaks protocol version 9, this process 4"), std::string::npos);
   EXPECT_FALSE(b.wasForAnother());
   std::vector<std::byte> refusal = take(b);
   header = loadAs<wire::HandshakeHeader>(refusal.data());
   header.version = 5;  // as if the acceptor spoke it
   storeAs(refusal.data(), header);
   a.receive(refusal);
-  EXPECT_NE(a.failureText().find("the peer speaks protocol version 5, this process 3"), std::string::npos);
+  EXPECT_NE(a.failureText().find("the peer speaks protocol version 5, this process 4"), std::string::npos);
 }
 
 TEST_F(HandshakeTest, AnotherServerIdIsWrongServerId) {
@@ -319,7 +319,7 @@ TEST_F(HandshakeTest, TheProofsOfThisVersionDoNotChange) {
     std::snprintf(digits, sizeof(digits), "%02x", byte);
     text += digits;
   }
-  EXPECT_EQ(text, "9001ad642587a8ff0d1b01fbe1df86cee041cd95e3bf7f5d925b728dc38e73ed");
+  EXPECT_EQ(text, "80bc17b4784c60cafd383f0a9a73ee98ae1aab4aa383adeac72b5e4fc4809380");
 }
 
 }  // namespace
