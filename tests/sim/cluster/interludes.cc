@@ -1,6 +1,7 @@
 #include "sim/cluster/interludes.h"
 
 #include "base/check.h"
+#include "base/point.h"
 
 namespace ramcore::sim {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/point.h"
+#include "base/points.h"
 #include "runtime/random.h"
 #include "sim/cluster/sim_cluster.h"
 

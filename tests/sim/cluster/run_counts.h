@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/point.h"
+#include "base/points.h"
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/frame_judge.h"
 #include "sim/cluster/guard_counts.h"
