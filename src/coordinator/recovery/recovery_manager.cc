@@ -356,7 +356,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
     RecoveryReport report;
     report.server = dead;
     report.missing = log.survey().missing;
-    report.text = recovery.text;
+    report.text = turns_.textNow(recovery.text);
     report.missing_places = turns_.missingPlacesNow(dead);
     for (const Tablet* tablet : parts_.map.tabletsInLogOf(dead)) {
       const Table* table = parts_.map.findTable(tablet->table);

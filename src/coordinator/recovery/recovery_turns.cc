@@ -1,6 +1,7 @@
 #include "coordinator/recovery/recovery_turns.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -18,6 +19,9 @@ constexpr int64_t kStuckNs = 30 * runtime::kNanosPerSecond;
 constexpr int64_t kAskPlacesAgainNs = 5 * runtime::kNanosPerSecond;
 // Pause between two warnings that say what has to be added.
 constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
+
+constexpr std::string_view kFindNoPlaces =
+    "the copies of what is recovered find no places, because too few servers have room in their storages";
 
 // False if the numbers contradict each other, or are so large that the sums in missingPlaces() could overflow.
 bool isPossible(const wire::control::ServerStateResponse& state) {
@@ -181,18 +185,25 @@ MissingPlaces RecoveryTurns::missingPlacesNow(ServerId dead) const {
   return turn_has_failed_ && wasGivenUp(dead) ? missing_places_ : MissingPlaces();
 }
 
-// Says what has to be added when a recovery that ran alone has failed, or one is stuck, and traces it once a minute.
+std::string RecoveryTurns::textNow(const std::string& text) const {
+  return text.starts_with(kFindNoPlaces) ? whatLacks() : text;
+}
+
+// What has to be added is said when a recovery that ran alone has failed, or one is stuck.
+std::string RecoveryTurns::whatLacks() const {
+  const bool is_known = turn_has_failed_ && missing_places_.servers != 0;
+  return std::string(kFindNoPlaces) + (is_known ? "; " + text(missing_places_) : "");
+}
+
+// Traces what has to be added once a minute.
 std::string RecoveryTurns::sayWhatLacks() {
-  const std::string what =
-      "the copies of what is recovered find no places, because too few servers have room in their storages";
-  if (!turn_has_failed_ || missing_places_.servers == 0) return what;
-  const std::string all = what + "; " + text(missing_places_);
+  const std::string what = whatLacks();
   const int64_t now_ns = parts_.journal.nowNs();
-  if (lack_told_ns_ == 0 || now_ns - lack_told_ns_ >= kTellAgainNs) {
+  if (what != kFindNoPlaces && (lack_told_ns_ == 0 || now_ns - lack_told_ns_ >= kTellAgainNs)) {
     lack_told_ns_ = now_ns;
-    parts_.trace.warning("recoveries wait: " + all);
+    parts_.trace.warning("recoveries wait: " + what);
   }
-  return all;
+  return what;
 }
 
 void RecoveryTurns::noteBack(ServerId dead) {

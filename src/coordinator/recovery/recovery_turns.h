@@ -71,6 +71,9 @@ class RecoveryTurns {
   // For reports.
   std::string textOfFetching(ServerId dead);
   std::string textOfWaiting(ServerId dead);
+  /// One of these texts as it would be now, if it says that replicas find no storage frames: what has to be added may be
+  /// known by now, and a report is not to name the numbers without the words.
+  std::string textNow(const std::string& text) const;
   /// True if an attempt was given up, or is stuck, for want of storage frames, and no tablet has come back since.
   bool wasGivenUp(ServerId dead) const { return waits_.at(dead).was_given_up; }
   /// What to add while its replicas find no storage frames; with that they certainly find them.
@@ -95,6 +98,7 @@ class RecoveryTurns {
 
   bool isLacking(const Wait& wait) const;
   std::string sayWhatLacks();
+  std::string whatLacks() const;
   void endFailure();
   void endTurns();
 
