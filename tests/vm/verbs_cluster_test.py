@@ -235,6 +235,10 @@ class VerbsClusterTest(unittest.TestCase):
             self.assertEqual(copied, 0)
             self.assertEqual(lent, chunks)
 
+
+class VerbsLeavingsTest(unittest.TestCase):
+    """Minutes each: for the long tier."""
+
     def test_a_peer_that_dies_again_and_again_leaves_nothing_behind(self):
         with Cluster(servers=1, secret=SECRET, transports=("verbs",)) as cluster:
             cluster.rc("create", "t")
