@@ -259,8 +259,15 @@ int Commands::cancel() {
   const std::string what = "migration " + std::to_string(flags_.migration);
   const Status status = session_.await(coordinator().cancelMigration(flags_.migration, deadlineNs()));
   if (status == Status::BadRequest) {
-    return tools::fail(kProgram, {status, what + ": too late, the tablet has been handed over; 'rcmigrate status " +
-                                              std::to_string(flags_.migration) + "' shows how far it is"});
+    return tools::fail(kProgram,
+                       {status, what + ": too late, everything has been moved; 'rcmigrate move' moves it back"});
+  }
+  if (status == Status::NoSpace) {
+    return tools::fail(kProgram,
+                       {status, what +
+                                    ": the server that the tablet comes from has no room for what was changed since; "
+                                    "the migration goes on. Remove objects there, or let it end; 'rcmigrate status " +
+                                    std::to_string(flags_.migration) + "' has the numbers"});
   }
   if (status == Status::NotFound) return unknown(what);
   if (status != Status::Ok) return failed(status, what);
@@ -283,11 +290,12 @@ Parsed declare(tools::Command& app, Flags& flags) {
       .inRange(1, 3'600'000);
   app.requireCommand();
   app.takeOptionsBehindCommands();
-  Parsed parsed{.list = app.addCommand("list", "Show the tablets and where they are"),
-                .move = app.addCommand("move", "Move tablets to a server, one after the other"),
-                .split = app.addCommand("split", "Cut a tablet in two, in place"),
-                .status = app.addCommand("status", "Show how far a migration is"),
-                .cancel = app.addCommand("cancel", "Give up a migration that has not handed its tablet over")};
+  Parsed parsed{
+      .list = app.addCommand("list", "Show the tablets and where they are"),
+      .move = app.addCommand("move", "Move tablets to a server, one after the other"),
+      .split = app.addCommand("split", "Cut a tablet in two, in place"),
+      .status = app.addCommand("status", "Show how far a migration is"),
+      .cancel = app.addCommand("cancel", "Give up a migration; one that has handed its tablet over is taken back")};
 
   parsed.list.addOption("TABLE", flags.table, "Only the tablets of this table");
   parsed.list.addFlag("--json", flags.json, "Print JSON");

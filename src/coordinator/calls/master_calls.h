@@ -76,18 +76,25 @@ class MasterCalls {
   /// Has an adopted tablet answered for while its contents arrive.
   virtual runtime::Task<TakeResult> takeArriving(ServerId server, Tablet tablet) = 0;
   virtual runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
-  /// Has a survivor give up what it fetches under `epoch`, and keep the tablet.
+  /// Has a survivor, or a server that was to get a tablet back, give up what it fetches under `epoch`, and keep the
+  /// tablet.
   virtual runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
-  virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  /// @param return_epoch  of a tablet that arrives: it is to be handed back under this epoch. Of others none
+  virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                   TabletEpoch return_epoch) = 0;
   /// @param owner, owner_epoch  the new owner, to which clients are sent
   virtual runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
                                            TabletEpoch owner_epoch) = 0;
   virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                                TabletEpoch new_epoch) = 0;
-  /// @param tablet  as it will be: new owner, new epoch
-  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
-                                           ServerId source) = 0;
+  /// Has a tablet that arrives go on with that: it is not handed back under `return_epoch`.
+  virtual runtime::Task<Status> thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                           TabletEpoch return_epoch) = 0;
+  /// @param tablet   as it will be: new owner, new epoch
+  /// @param returns  the server has lent it to `source`, and gets it back
+  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source,
+                                           bool returns) = 0;
   virtual runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                             Version version_ceiling) = 0;
   /// @param epoch  under which the tablet is fetched

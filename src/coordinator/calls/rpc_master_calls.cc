@@ -161,10 +161,12 @@ runtime::Task<Status> RpcMasterCalls::splitTablet(ServerId server, TabletId tabl
   co_return co_await call(server, Opcode::SplitTablet, std::move(request), response);
 }
 
-runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                         TabletEpoch return_epoch) {
   control::FreezeTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
+  request.set_return_epoch(return_epoch.value);
   control::FreezeTabletResponse response;
   FreezeResult result;
   result.status = co_await call(server, Opcode::FreezeTablet, std::move(request), response);
@@ -203,9 +205,21 @@ runtime::Task<Status> RpcMasterCalls::unfreezeTablet(ServerId server, TabletId t
   co_return co_await call(server, Opcode::UnfreezeTablet, std::move(request), response);
 }
 
+runtime::Task<Status> RpcMasterCalls::thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                 TabletEpoch return_epoch) {
+  control::UnfreezeTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  request.set_new_epoch(return_epoch.value);
+  request.set_goes_on_arriving(true);
+  control::Empty response;
+  co_return co_await call(server, Opcode::UnfreezeTablet, std::move(request), response);
+}
+
 runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
-                                                 ServerId source) {
+                                                 ServerId source, bool returns) {
   control::PullTabletRequest request;
+  request.set_returns(returns);
   fillTablet(tablet, true, *request.mutable_tablet());
   request.set_source_epoch(source_epoch.value);
   request.set_source(source.value);

@@ -21,12 +21,16 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) override;
-  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
+  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                           TabletEpoch return_epoch) override;
   runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
                                    TabletEpoch owner_epoch) override;
   runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                        TabletEpoch new_epoch) override;
-  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;
+  runtime::Task<Status> thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                   TabletEpoch return_epoch) override;
+  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source,
+                                   bool returns) override;
   runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                     Version version_ceiling) override;
   runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override;

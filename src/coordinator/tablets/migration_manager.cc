@@ -1,11 +1,13 @@
 #include "coordinator/tablets/migration_manager.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutation.h"
 #include "coordinator/state/stored_state.h"
+#include "coordinator/tablets/stored_moves.h"
 #include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
@@ -15,46 +17,6 @@ namespace {
 constexpr int64_t kArrivalPauseNs = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kArrivalPauseNsMax = 100 * runtime::kNanosPerMilli;
 
-// Whether the tablet is as the move has stored it together with its step.
-bool isUnderWay(const Migration& move, const Tablet& tablet) {
-  if (tablet.table != move.table || move.source == move.destination) return false;
-  if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
-  switch (move.step) {
-    case MigrationStep::Freezing:
-      // From there on everything of the tablet's is in the destination's log.
-      if (!move.destination_segment) return false;
-      [[fallthrough]];
-    case MigrationStep::Copying:
-    case MigrationStep::Preparing:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
-             tablet.epoch == move.source_epoch;
-    case MigrationStep::HandedOver:
-    case MigrationStep::Arrived:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.destination &&
-             tablet.epoch == move.destination_epoch;
-    case MigrationStep::Arriving:
-      // A recovery may have it in hand, or may have ended the hand-over.
-      if (tablet.state != TabletState::Moving) return tablet.state != TabletState::Normal || !tablet.isLent();
-      return tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
-             tablet.epoch == move.destination_epoch;
-    default:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
-             tablet.epoch > move.destination_epoch;
-  }
-}
-
-// For people: why the contents are not all in the destination's log yet, if something keeps them from it.
-std::string whatIsMissing(const PullResult& pull, ServerId source) {
-  const std::string from = std::to_string(source.value);
-  if (pull.lacks_places) return "no storage frames for replicas of what has come; see 'ramcore status'";
-  if (pull.phase != PullPhase::Arriving || pull.problem == Status::Ok) return "";
-  if (pull.problem == Status::Corrupt)
-    return "server " + from + " has lost objects; overwrite them, or restore them there";
-  return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
-}
-
-std::string percentText(double fraction) { return std::to_string(static_cast<int>(fraction * 100)) + " %"; }
-
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
@@ -63,42 +25,10 @@ MigrationManager::MigrationManager(const Parts& parts)
 runtime::Task<Status> MigrationManager::load() {
   const Status ids = co_await ids_.load();
   if (ids != Status::Ok) co_return ids;
-  Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kMigrationPrefix));
-  if (!stored.ok()) co_return stored.error();
-  std::set<TabletId> moving;
-  std::set<TabletId> arriving;
-  for (const KeyValue& entry : *stored) {
-    Active active;
-    const Migration& migration = active.migration;
-    if (!decode(entry.value, active.migration) || entry.key != keyOf(migration.id)) {
-      co_return parts_.journal.corrupt(entry.key, kNonsense);
-    }
-    if (migration.id.value >= ids_.end()) {
-      co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
-    }
-    if (!migration.isOver()) {
-      const Tablet* tablet = parts_.map.findTablet(migration.tablet);
-      const bool fits = tablet != nullptr && isUnderWay(migration, *tablet);
-      if (!fits || !moving.insert(migration.tablet).second) {
-        co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
-      }
-      if (migration.step == MigrationStep::Arriving) arriving.insert(migration.tablet);
-    }
-    active_.emplace(migration.id, std::move(active));
-  }
-  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
-    // Without a move it would refuse mutations for ever.
-    if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
-  }
-  for (const Table* table : parts_.map.tables()) {
-    // The drop of a table ends the moves of its tablets, whose lists stay as they are.
-    if (table->state != TableState::Ready) continue;
-    for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
-      if (!tablet->isLent() || arriving.contains(tablet->id)) continue;
-      co_return parts_.journal.corrupt(keyOf(tablet->id), "is in two logs without a move in which it arrives");
-    }
-  }
-  co_return Status::Ok;
+  std::vector<Migration> moves;
+  const Status read = co_await readMoves(parts_, ids_.end(), moves);
+  for (Migration& move : moves) active_[move.id].migration = std::move(move);
+  co_return read;
 }
 
 void MigrationManager::resume() {
@@ -185,6 +115,7 @@ runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_i
 }
 
 runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_ns) {
+  std::optional<uint64_t> returns_before;
   while (true) {
     const auto found = active_.find(id);
     if (found == active_.end()) co_return Status::NotFound;
@@ -194,10 +125,15 @@ runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_
       case MigrationStep::Failed:
         co_return Status::Ok;
       case MigrationStep::HandedOver:
-      case MigrationStep::Arriving:
       case MigrationStep::Arrived:
       case MigrationStep::Done:
         co_return Status::BadRequest;
+      case MigrationStep::Returning:
+        co_return Status::Ok;
+      case MigrationStep::Arriving:
+        if (!returns_before) returns_before = found->second.returns_given_up;
+        if (*returns_before != found->second.returns_given_up) co_return found->second.return_status;
+        break;
       case MigrationStep::Copying:
       case MigrationStep::Preparing:
       case MigrationStep::Freezing:
@@ -261,6 +197,7 @@ runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
       outcome = co_await freeze(id);
       break;
     case MigrationStep::Arriving:
+    case MigrationStep::Returning:
       co_return co_await arrive(id);
     case MigrationStep::HandedOver:
     case MigrationStep::Arrived:
@@ -275,18 +212,20 @@ runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
 }
 
 // Asked before each attempt of a call. Gives the reason in `outcome`: the coordinator stops, the move was cancelled, or
-// one of the two servers is dead.
+// one of the two servers is dead. While the tablet arrives, a request to cancel it is what is carried out.
 bool MigrationManager::mustEnd(MigrationId id, StepOutcome& outcome) const {
   outcome.stopped = parts_.journal.stopping();
   if (outcome.stopped) return true;
   const Active& active = active_.at(id);
-  if (active.cancel_wanted) {
+  const Migration& move = active.migration;
+  if (move.step == MigrationStep::Arriving) {
+    if (parts_.map.findTable(move.table)->state == TableState::Dropping) outcome.reason = "the table is dropped";
+  } else if (active.cancel_wanted) {
     outcome.reason = "cancelled";
-  } else if (!parts_.membership.isAlive(active.migration.source)) {
-    outcome.reason = "the source is dead";
-  } else if (!parts_.membership.isAlive(active.migration.destination)) {
-    outcome.reason = "the destination is dead";
   }
+  if (!outcome.reason.empty()) return true;
+  if (!parts_.membership.isAlive(move.source)) outcome.reason = "the source is dead";
+  if (!parts_.membership.isAlive(move.destination)) outcome.reason = "the destination is dead";
   return !outcome.reason.empty();
 }
 
@@ -303,13 +242,7 @@ runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId de
   Migration move = record(id);
   move.step = MigrationStep::Freezing;
   move.destination_segment = destination_segment;
-  Batch batch;
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  active_.at(id).migration = move;
-  traceStep(id);
-  co_return true;
+  co_return co_await store(move, *parts_.map.findTablet(move.tablet));
 }
 
 runtime::Task<StepOutcome> MigrationManager::freeze(MigrationId id) {
@@ -364,61 +297,140 @@ runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string 
 
 // ---- from the hand-over on
 
+// The way that the contents take: to the destination, or back to the source.
+Migration MigrationManager::wayOf(MigrationId id) const {
+  const Migration& move = record(id);
+  return move.step == MigrationStep::Returning ? move.reversed() : move;
+}
+
 // Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is
 // told to the other one that could contradict the recovery.
 runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
-  const Migration move = record(id);
+  const Migration way = wayOf(id);
   runtime::GrowingPause pause(kArrivalPauseNs, kArrivalPauseNsMax);
   bool is_lent = false;
   bool is_taken = false;
   while (!parts_.journal.stopping()) {
-    RC_CHECK_MSG(parts_.map.findTablet(move.tablet) != nullptr, "a tablet has gone whose move is not over");
-    const Tablet& tablet = *parts_.map.findTablet(move.tablet);
-    // A request to cancel it has come too late.
-    if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
+    RC_CHECK_MSG(parts_.map.findTablet(way.tablet) != nullptr, "a tablet has gone whose move is not over");
+    const Tablet& tablet = *parts_.map.findTablet(way.tablet);
+    if (parts_.map.findTable(way.table)->state == TableState::Dropping) {
       co_return co_await storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
     }
     if (tablet.state != TabletState::Moving) active_.at(id).waits_for = "a recovery brings the rest";
-    if (!tablet.isLent()) {
-      const bool is_there = tablet.owner == move.destination;
-      co_return co_await storeEnd(id, is_there ? MigrationStep::Done : MigrationStep::Failed,
-                                  is_there ? "" : "the destination is dead");
-    }
+    if (!tablet.isLent()) co_return co_await storeEndByRecovery(id, tablet.owner);
     if (tablet.state == TabletState::Moving) {
-      if (!is_lent) is_lent = co_await calls_.lend(move);
-      if (is_lent && !is_taken) is_taken = co_await calls_.take(move);
+      if (!is_lent) is_lent = co_await calls_.lend(way);
+      if (is_lent && !is_taken) is_taken = co_await calls_.take(way);
       bool has_joined = false;
       if (is_taken) has_joined = co_await hasJoined(id);
       if (has_joined) co_return co_await storeArrived(id);
+      if (is_taken && isTakenBack(id)) {
+        const bool goes_on = co_await tryReturn(id);
+        if (!goes_on || record(id).step == MigrationStep::Returning) co_return goes_on;
+      }
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   co_return false;
 }
 
-runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
+// A recovery has brought the contents into one log.
+runtime::Task<bool> MigrationManager::storeEndByRecovery(MigrationId id, ServerId owner) {
   const Migration move = record(id);
-  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+  if (owner == move.destination) co_return co_await storeEnd(id, MigrationStep::Done, "");
+  const bool is_back = move.step == MigrationStep::Returning && owner == move.source;
+  co_return co_await storeEnd(id, is_back ? MigrationStep::Cancelled : MigrationStep::Failed,
+                              "the destination is dead");
+}
+
+runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
+  const Migration way = wayOf(id);
+  const PullResult pull = co_await parts_.masters.pullProgress(way.destination, way.tablet, way.destination_epoch);
   if (pull.status != Status::Ok) co_return false;
   Active& active = active_.at(id);
   active.migration.objects = pull.objects;
   active.migration.bytes = pull.bytes;
   active.fraction = pull.fraction;
-  active.waits_for = whatIsMissing(pull, move.source);
-  if (pull.phase == PullPhase::Arriving) traceProgress(id, percentText(pull.fraction) + " has arrived");
+  active.waits_for = whatIsMissing(pull, way.source);
+  if (active.waits_for.empty()) active.waits_for = active.return_problem;
+  if (pull.phase == PullPhase::Arriving)
+    traceProgress(id, std::to_string(static_cast<int>(pull.fraction * 100)) + " % has arrived");
   if (pull.phase == PullPhase::Arrived) traceProgress(id, "all has arrived, and joins the destination's log");
   const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
   co_return pull.phase >= PullPhase::Joined || is_early;
 }
 
-// The contents are in the destination's log, flushed: the source's is not needed for them any more.
+// The contents are in the log of the owner, flushed: the other one is not needed for them any more.
 runtime::Task<bool> MigrationManager::storeArrived(MigrationId id) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   if (tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();  // a recovery has begun meanwhile
-  move.step = MigrationStep::Arrived;
-  tablet.logs = {*tablet.logOf(move.destination)};
+  const bool is_back = move.step == MigrationStep::Returning;
+  move.step = is_back ? MigrationStep::GivingUp : MigrationStep::Arrived;
+  move.cancelled = is_back;
+  if (is_back) move.reason = "cancelled";
+  tablet.logs = {*tablet.logOf(tablet.owner)};
+  co_return co_await store(move, tablet);
+}
+
+// ---- of a move that is taken back
+
+bool MigrationManager::isTakenBack(MigrationId id) const {
+  const Active& active = active_.at(id);
+  const bool is_wanted = active.cancel_wanted || active.migration.return_epoch;
+  return active.migration.step == MigrationStep::Arriving && is_wanted;
+}
+
+// Hands the tablet back to the source, or gives that up. False if the coordinator stops.
+runtime::Task<bool> MigrationManager::tryReturn(MigrationId id) {
+  const bool is_wanted = record(id).return_epoch ? true : co_await storeReturnEpoch(id, true);
+  if (!is_wanted) co_return !parts_.journal.stopping();
+  const Migration back = record(id).reversed();
+  const StepOutcome outcome =
+      co_await calls_.prepareReturn(back, [this, id](StepOutcome& now) { return mustEnd(id, now); });
+  if (outcome.stopped) co_return false;
+  if (outcome.succeeded) {
+    const bool stored = co_await storeReturning(id);
+    if (!stored || record(id).step == MigrationStep::Returning) co_return stored;
+  }
+  const bool goes_on = co_await calls_.giveUpReturn(back);
+  if (!goes_on) co_return false;
+  Active& active = active_.at(id);
+  active.cancel_wanted = false;
+  active.return_problem = "it was not handed back to server " + std::to_string(back.destination.value) + ": " +
+                          (outcome.succeeded ? "one of the two servers is dead" : outcome.reason);
+  active.return_status = outcome.lacks_room ? Status::NoSpace : Status::RetryLater;
+  ++active.returns_given_up;
+  parts_.trace.info("move " + std::to_string(id.value) + " goes on; " + active.return_problem);
+  const bool stored = co_await storeReturnEpoch(id, false);
+  changed_.notifyAll();
+  co_return stored;
+}
+
+// Draws the epoch under which the source gets the tablet back, or forgets it. False if that is not stored: the
+// coordinator stops, or a recovery has the tablet in hand.
+runtime::Task<bool> MigrationManager::storeReturnEpoch(MigrationId id, bool is_wanted) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  if (is_wanted && tablet.state != TabletState::Moving) co_return false;
+  if (is_wanted) tablet.last_epoch.value += 1;
+  move.return_epoch = is_wanted ? tablet.last_epoch : TabletEpoch();
+  co_return co_await store(move, tablet);
+}
+
+runtime::Task<bool> MigrationManager::storeReturning(MigrationId id) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  // As storeHandOver().
+  const bool both_live = parts_.membership.isAlive(move.destination) && parts_.membership.isAlive(move.source);
+  if (!both_live || tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();
+  move.step = MigrationStep::Returning;
+  tablet.owner = move.source;
+  tablet.epoch = move.return_epoch;
+  std::swap(tablet.logs.front(), tablet.logs.back());  // the owner's is the last
   co_return co_await store(move, tablet);
 }
 
@@ -436,7 +448,10 @@ runtime::Task<bool> MigrationManager::finish(MigrationId id) {
 
 runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
   const Migration move = record(id);
-  bool goes_on = co_await calls_.resumeSource(move, parts_.map.findTablet(move.tablet)->epoch);
+  const TabletEpoch epoch = parts_.map.findTablet(move.tablet)->epoch;
+  const bool is_back = move.return_epoch && epoch == move.return_epoch;
+  bool goes_on =
+      is_back ? co_await calls_.settleAtDestination(move.reversed()) : co_await calls_.resumeSource(move, epoch);
   if (goes_on) goes_on = co_await calls_.forgetAtDestination(move);
   if (!goes_on || parts_.journal.stopping()) co_return false;
   co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed, move.reason);

@@ -19,6 +19,9 @@ namespace ramcore::coordinator {
 ///               source answers nothing any more, or is dead and its lease over; then the destination answers, and
 ///               fetches the contents.
 ///   Arrived     the contents are in the destination's log alone. The source drops the tablet.
+///   Returning   (from Arriving: cancelled) the tablet belongs to the source again, under a new epoch, and its contents
+///               are in both logs. The destination answers nothing any more; the source answers, and fetches what was
+///               changed at the destination. GivingUp follows.
 ///   GivingUp    (from Preparing and Freezing: cancelled, or it failed) the source goes on under a new epoch, the
 ///               destination forgets the tablet.
 ///   Done        the tablet belongs to the destination.
@@ -28,8 +31,9 @@ namespace ramcore::coordinator {
 ///               recovery gives the tablet to another server. (From Arriving) the destination has died, and a recovery
 ///               has given the tablet to another server, mostly the source.
 ///
-/// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in
-/// hand (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.
+/// From Arriving on a move is not given up, but it can be taken back. If one of the two servers dies, or both, the
+/// recovery has the tablet in hand (RecoveryManager), and the move ends with it: Done if the tablet is at the
+/// destination then, Cancelled if it was returning and is at the source, else Failed.
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
@@ -54,8 +58,10 @@ class MigrationManager final : public TabletOperations {
   /// NotFound: no such tablet or server; BadRequest: the tablet is there already; RetryLater: the tablet is in
   /// transition or unavailable, the destination is silent, or there are too many moves; as Journal::commit.
   runtime::Task<Begun> begin(TabletId tablet, ServerId destination);
-  /// Has a move given up. Ok when that is stored, and for a move that ended without moving. BadRequest: the tablet has
-  /// moved already. NotFound. RetryLater: not decided by `deadline_ns`.
+  /// Has a move given up, or taken back if the tablet was handed over and its contents arrive. Ok when that is stored,
+  /// and for a move that ended without moving. BadRequest: all of the contents have moved already. NotFound. NoSpace:
+  /// the source has no room for what was changed meanwhile. RetryLater: not decided by `deadline_ns`, or not possible
+  /// now (Progress::waits_for says why).
   runtime::Task<Status> cancel(MigrationId id, int64_t deadline_ns);
 
   struct Progress {
@@ -74,6 +80,9 @@ class MigrationManager final : public TabletOperations {
  private:
   struct Active : Progress {
     bool cancel_wanted = false;
+    std::string return_problem;  ///< why it was not handed back
+    Status return_status = Status::Ok;
+    uint64_t returns_given_up = 0;
   };
   Status mayBegin(const Tablet* tablet, ServerId destination) const;
   runtime::Task<void> run(MigrationId id);
@@ -84,7 +93,13 @@ class MigrationManager final : public TabletOperations {
   runtime::Task<bool> store(const Migration& move, const Tablet& tablet);
   runtime::Task<bool> storeHandOver(MigrationId id);
   runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
+  Migration wayOf(MigrationId id) const;
   runtime::Task<bool> arrive(MigrationId id);
+  runtime::Task<bool> storeEndByRecovery(MigrationId id, ServerId owner);
+  bool isTakenBack(MigrationId id) const;
+  runtime::Task<bool> tryReturn(MigrationId id);
+  runtime::Task<bool> storeReturnEpoch(MigrationId id, bool is_wanted);
+  runtime::Task<bool> storeReturning(MigrationId id);
   runtime::Task<bool> hasJoined(MigrationId id);
   runtime::Task<bool> storeArrived(MigrationId id);
   runtime::Task<bool> finish(MigrationId id);

@@ -84,7 +84,9 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// Begins to get ready for `tablet` (with the epoch it will have here), which `source` holds under `source_epoch`. Ok
   /// also if that was begun. A pull of the same tablet under an older epoch is given up and its contents are forgotten;
   /// StaleEpoch if there is one under a newer epoch.
-  Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
+  /// @param returns  this server has lent the tablet to `source`, and gets it back: what is here is kept, and what was
+  ///                 changed there is pulled
+  Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source, bool returns);
   /// @param version_ceiling  above the version of every key of the tablet
   /// @return Ok: done. RetryLater: it goes on. StaleEpoch, NotFound: not prepared under this epoch. Otherwise the
   /// status
@@ -106,6 +108,8 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// Ends a pull under `epoch` or an older epoch, and forgets it: its tablet is dropped. The pull stops within one
   /// slice. If it puts the tablet into the tablet table after this call, it takes it out again.
   void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
+  /// As cancel(), of a tablet that does not come back after all: it stays lent. Does nothing to other pulls.
+  void cancelReturn(TabletId tablet, TabletEpoch epoch);
   /// Ends all pulls; watch idle().
   void stop() { attempts_.stop(); }
   bool idle() const { return attempts_.idle(); }
@@ -126,6 +130,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> prepare(Pull& pull);
   runtime::Task<Status> clear(Pull& pull);
+  Status keepOwn(Pull& pull);
   runtime::Task<Status> openAnchor(Pull& pull);
   runtime::Task<void> confirmClients(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
@@ -141,13 +146,10 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> pullResults(Pull& pull);
   runtime::Task<Status> pullContents(Pull& pull);
   runtime::Detached pullPartition(Pull& pull, size_t index);
-  runtime::Task<void> askForLost(Pull& pull, std::optional<KeyHash>& after);
   runtime::Task<Status> joinLanes(Pull& pull);
   runtime::Task<void> giveUpLanes(Pull& pull);
 
-  runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
-  runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);
-  runtime::Task<Status> pullHashes(Pull& pull, std::vector<KeyHash>& hashes);
+  runtime::Detached runHashPull(std::shared_ptr<Pull> pull);
 
   const Parts parts_;
   const Slices slices_;
