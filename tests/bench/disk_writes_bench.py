@@ -47,13 +47,10 @@ class Subject:
     def start(self, environment=lambda name: None):
         """`environment`: gives what a server has in it besides ours."""
         self.cluster.__enter__()
-        cluster_harness.BIN_DIR = self.bin_dir
-        try:
+        with cluster_harness.programs_of(self.bin_dir):
             self.cluster.start_coordinator()
             servers = [self.cluster.start_server(name, wait=False, extra=["--min-replicas", "2", *self.flags],
                                                  environment=environment(name)) for name in ("s1", "s2", "s3", "s4")]
-        finally:
-            cluster_harness.BIN_DIR = BIN_DIR
         for server in servers:
             server.wait_ready()
         return self

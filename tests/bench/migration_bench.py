@@ -95,16 +95,13 @@ class Subject:
             raise
 
     def start(self, bin_dir, copies):
-        cluster_harness.BIN_DIR = bin_dir
-        try:
+        with cluster_harness.programs_of(bin_dir):
             self.cluster.start_coordinator()
             servers = []
             for name in ("s1", "s2", "s3", "s4")[:4 if copies else 3]:
                 self.ports[name] = free_port()
                 servers.append(self.cluster.start_server(name, wait=False,
                                                          extra=["--metrics", f"127.0.0.1:{self.ports[name]}"]))
-        finally:
-            cluster_harness.BIN_DIR = BIN_DIR
         for server in servers:
             server.wait_ready()
 

@@ -69,12 +69,9 @@ class Subject:
             raise
 
     def start(self, bin_dir, copies):
-        cluster_harness.BIN_DIR = bin_dir
-        try:
+        with cluster_harness.programs_of(bin_dir):
             self.cluster.start_coordinator()
             servers = [self.cluster.start_server(name, wait=False) for name in ("s1", "s2", "s3")[:max(2, copies + 1)]]
-        finally:
-            cluster_harness.BIN_DIR = BIN_DIR
         for server in servers:
             server.wait_ready()
 

@@ -7,6 +7,7 @@ The processes' output is collected in cluster.directory; it is removed when the 
 Nothing here sleeps where there is an event: readiness is the line that a process prints, an end is the end of the process.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -29,6 +30,17 @@ JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "frames",
 JUDGE_SECONDS_MAX = 300
 NOTHING_TO_JUDGE = 3  # and nothing was told; 2 is a mistake of ours in how it is called
 READS = {"export", "get", "status", "inspect"}  # commands of `ramcore` that change no object; nor does a move
+
+
+@contextlib.contextmanager
+def programs_of(bin_dir):
+    """What is started meanwhile is of another build."""
+    global BIN_DIR
+    own, BIN_DIR = BIN_DIR, bin_dir
+    try:
+        yield
+    finally:
+        BIN_DIR = own
 
 
 def tool(name):
