@@ -93,7 +93,7 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
   co_await pacer_.enter();
   Backoff backoff(retry_);
   bool may_have_happened = false;
-  bool is_behind = false;  // the last coordinator that answered has an older copy of its state
+  Status lack = Status::Ok;  // what the last coordinator that answered lacks: room, or the newest copy of its state
   for (;;) {
     if (pacer_.stopped()) {
       const bool is_known = !may_have_happened || effect == Effect::None;
@@ -114,16 +114,17 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
       co_return tells ? outcome.status : Status::OutcomeUnknown;
     }
     may_have_happened |= outcome.may_have_happened || outcome.status == Status::OutcomeUnknown;
-    // Coordinators that do not answer leave is_behind as it is.
     const bool is_away = outcome.status == Status::Unreachable || outcome.status == Status::SessionLost ||
                          outcome.status == Status::DeadlineExceeded;
-    is_behind = outcome.status == Status::StateBehind || (is_behind && is_away);
+    const bool is_lack = outcome.status == Status::StateBehind || outcome.status == Status::CoordinatorFull;
+    // The time may end while an attempt has no answer: what the coordinator said before stays the cause.
+    if (!is_away) lack = is_lack ? outcome.status : Status::Ok;
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
       // What is stored of a change goes on when there is room, so the caller has to learn this cause.
-      if (outcome.status == Status::CoordinatorFull) co_return outcome.status;
+      if (lack == Status::CoordinatorFull) co_return lack;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
-      if (is_behind) co_return Status::StateBehind;
+      if (lack != Status::Ok) co_return lack;
       const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::Refused ||
                             outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster;
       co_return is_cause ? outcome.status : Status::DeadlineExceeded;

@@ -1,7 +1,10 @@
 // Tests which coordinator is asked, and for how long.
 #include "client/coordinator_stub.h"
 
+#include <functional>
+#include <limits>
 #include <optional>
+#include <vector>
 
 #include "rpc/control_call.h"
 #include "unit/rpc/rpc_fixture.h"
@@ -15,20 +18,26 @@ using transport::Role;
 constexpr int64_t kPatienceNs = 20 * kNanosPerSecond;
 constexpr int64_t kAtOnceNs = kNanosPerSecond / 2;
 
-/// Answers pings.
+/// Answers pings, and refuses to drop tables.
 class Answerer {
  public:
   void addTo(rpc::ServiceTable& table, Role of) {
     rpc::OpcodeRules rules;
     rules.roles = rpc::allow({of});
     table.add<&Answerer::answer>(wire::Opcode::Ping, *this, rules);
+    table.add<&Answerer::answer>(wire::Opcode::DropTable, *this, rules);
   }
   void answer(rpc::Request request) {
-    ++asked;
+    if (++asked > answers_max) {
+      kept.push_back(std::move(request));
+      return;
+    }
     request.reply(status);
   }
   Status status = Status::Ok;
   int asked = 0;
+  int answers_max = std::numeric_limits<int>::max();
+  std::vector<rpc::Request> kept = {};  ///< those that came after the last answer
 };
 
 class CoordinatorStubTest : public rpc::RpcTest {
@@ -55,18 +64,24 @@ class CoordinatorStubTest : public rpc::RpcTest {
   }
   /// Sets took_ns.
   Status ping() {
+    return ask([this](int64_t deadline_ns) { return stub->ping(deadline_ns); });
+  }
+  Status drop() {
+    return ask([this](int64_t deadline_ns) { return stub->dropTable(TableId(1), deadline_ns); });
+  }
+  Status ask(const std::function<runtime::Task<Status>(int64_t deadline_ns)>& call) {
     struct Asked {
       bool is_over = false;
       Status status = Status::Internal;
     } asked;
     const int64_t began_ns = client->node.clock().nowNs();
-    client->onDispatch([&] { ask(*stub, began_ns + kPatienceNs, asked.is_over, asked.status).detach(); });
+    client->onDispatch([&] { await(call(began_ns + kPatienceNs), asked.is_over, asked.status).detach(); });
     EXPECT_TRUE(runUntil([&] { return asked.is_over; }));
     took_ns = client->node.clock().nowNs() - began_ns;
     return asked.status;
   }
-  static runtime::Task<void> ask(CoordinatorStub& stub, int64_t deadline_ns, bool& is_over, Status& status) {
-    status = co_await stub.ping(deadline_ns);
+  static runtime::Task<void> await(runtime::Task<Status> call, bool& is_over, Status& status) {
+    status = co_await call;
     is_over = true;
   }
   std::string why() {
@@ -125,6 +140,22 @@ TEST_F(CoordinatorStubTest, AnOlderCopyIsTheReasonThoughOthersDoNotAnswer) {
     EXPECT_EQ(name(ping()), "StateBehind");
     EXPECT_GT(behind.asked, 2);
   }
+}
+
+// The time ends while an attempt is under way: it is the answer before that tells what to do.
+TEST_F(CoordinatorStubTest, AFullDiskIsTheReasonThoughTheLastAttemptHasNoAnswer) {
+  Answerer full{.status = Status::CoordinatorFull, .answers_max = 3};
+  rpc::RpcProcess& process = listening("full", Role::Coordinator, full);
+  make({"full"});
+  EXPECT_EQ(name(drop()), "CoordinatorFull");
+  EXPECT_GT(full.kept.size(), 1U);
+  // Whatever else it answers takes its place.
+  full.answers_max = full.asked + 1;
+  full.status = Status::RetryLater;
+  EXPECT_EQ(name(drop()), "OutcomeUnknown");
+  process.onDispatch([&] {
+    for (rpc::Request& request : full.kept) request.reply(Status::Ok);
+  });
 }
 
 TEST_F(CoordinatorStubTest, EndsAtOnceWhereWaitingCannotHelp) {
