@@ -264,7 +264,7 @@ if(ramcore_cluster_threads)
 endif()
 if(ramcore_cluster)
   ramcore_gtest(cluster_test cluster SOURCES ${ramcore_cluster}
-                LIBRARIES ${ramcore_layer_libraries} ramcore_test_support TIMEOUT 900 SERIAL)
+                LIBRARIES ${ramcore_layer_libraries} ramcore_test_support TIMEOUT 900)
   # Where the programs lie is part of this test alone: a path of the build in all of them would be a miss of the compiler
   # cache in every other folder.
   target_compile_definitions(cluster_test PRIVATE RAMCORE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
@@ -281,15 +281,16 @@ file(GLOB ramcore_cluster_scripts CONFIGURE_DEPENDS
 foreach(script IN LISTS ramcore_cluster_scripts)
   get_filename_component(name ${script} NAME_WE)
   add_test(NAME cluster_${name} COMMAND ${script})
-  # What fills memory and storage, or mostly waits, takes too long under a sanitizer for every change.
+  # What fills memory and storage, or mostly waits, takes too long under a sanitizer for every change. Two cannot run there.
   set(label cluster)
-  if(name MATCHES "^(full|addresses|coordinator_disk|process_limits|rcnic|silent_servers)_")
+  if(name MATCHES "^(full|addresses|bad_disk|coordinator_disk|process_limits|rcnic|recovery_memory|silent_servers)_")
     set(label cluster_full)
   endif()
   # What mostly waits, and measures no more than that nobody waits for ever, shares the machine with another one of these.
-  set(serial TRUE)
-  if(name MATCHES "^(addresses|bad_input|coordinator_directory|coordinator_disk|listen|lost_output|metrics)_")
-    set(serial FALSE)
+  # The others are about how long something takes.
+  set(serial FALSE)
+  if(name MATCHES "^(health|move_under_load)_")
+    set(serial TRUE)
   endif()
   set_tests_properties(cluster_${name} PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ${serial}
     ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR};RAMCORE_SANITIZE=${RAMCORE_SANITIZE}")
