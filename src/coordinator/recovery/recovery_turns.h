@@ -71,8 +71,8 @@ class RecoveryTurns {
   // For reports.
   std::string textOfFetching(ServerId dead);
   std::string textOfWaiting(ServerId dead);
-  /// One of these texts as it would be now, if it says that replicas find no storage frames: what has to be added may be
-  /// known by now, and a report is not to name the numbers without the words.
+  /// One of these texts as it would be now, if it says that replicas find no storage frames: what has to be added may
+  /// be known by now, and a report is not to name the numbers without the words.
   std::string textNow(const std::string& text) const;
   /// True if an attempt was given up, or is stuck, for want of storage frames, and no tablet has come back since.
   bool wasGivenUp(ServerId dead) const { return waits_.at(dead).was_given_up; }
