@@ -30,7 +30,9 @@ def sent(port):
             "back": int(metrics["ramcore_pins_ended_total"])}
 
 
-class DpdkClusterTest(unittest.TestCase):
+class Scenario(unittest.TestCase):
+    """The life of a cluster that has nothing but ports."""
+
     def run_cluster(self, fabric, faults=""):
         ports = {name: free_port() for name in ("s1", "s2", "s3", "s4")}
         with fabric(servers=4, replicas=2, memory="96MiB", storage="384MiB", death_after_ms=8000, faults=faults,
@@ -67,6 +69,8 @@ class DpdkClusterTest(unittest.TestCase):
             # The faults are of what arrives; what is sent is about as much.
             self.assertGreater(counts[name], counts["sent"] * rates[rate] / 20, counts)
 
+
+class DpdkClusterTest(Scenario):
     def test_multi_reads_are_sent_from_the_log(self):
         """All but heads and the ends of frames, as the driver is given it and as the server itself counts; a build that copies
         once more (the mutations) is found out, also if it counts as if it did not."""
@@ -250,14 +254,18 @@ class DpdkClusterTest(unittest.TestCase):
     def test_over_memifs(self):
         self.run_cluster(MemifCluster)
 
+    def test_over_a_bridge_that_loses_5_per_cent(self):
+        self.run_cluster(PacketCluster, "loss=5,duplicate=5,reorder=5,corrupt=1")
+
+
+class DpdkLossesTest(Scenario):
+    """The same with other rates: for the long tier."""
+
     def test_over_a_bridge(self):
         self.run_cluster(PacketCluster)
 
     def test_over_a_bridge_that_loses_1_per_cent(self):
         self.run_cluster(PacketCluster, "loss=1,duplicate=1,reorder=1,corrupt=0.1")
-
-    def test_over_a_bridge_that_loses_5_per_cent(self):
-        self.run_cluster(PacketCluster, "loss=5,duplicate=5,reorder=5,corrupt=1")
 
     def test_over_a_bridge_that_loses_20_per_cent(self):
         self.run_cluster(PacketCluster, "loss=20,duplicate=10,reorder=10,corrupt=1")

@@ -104,33 +104,6 @@ class VerbsClusterTest(unittest.TestCase):
             self.assertRegex(done.stderr, r"ramcore: this program has no transport for verbs://.*; verbs is not used: RDMA device "
                                           rf"{DEVICES[0]} cannot register \d+ bytes of memory" + remedy)
 
-    def test_a_device_with_more_addresses_than_packets_can_name(self):
-        addresses = [f"10.78.{i // 100}.{1 + i % 100}/32" for i in range(300)]
-
-        def change(what):
-            run(["ip", "-batch", "-"], stdin="".join(f"address {what} {one} dev {LINKS[1]}\n" for one in addresses))
-
-        def gids():
-            with open("/sys/class/infiniband/" + DEVICES[1] + "/ports/1/gids/290", encoding="utf-8") as file:
-                return file.read().strip()
-        with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
-            change("add")
-            try:
-                wait_for(gids, lambda gid: gid.startswith("0000:0000:0000:0000:0000:ffff:0a4e"), 60)
-                self.assertEqual(cluster.rc("--rdma-device", DEVICES[1], "list"), "")
-            finally:
-                change("del")
-
-    def test_the_best_way_that_both_have_is_taken(self):
-        with Cluster(servers=2, secret=SECRET, transports=("tcp", "verbs"), replicas=1) as cluster:
-            cluster.run("ramcore", "create", "t", scheme="tcp")
-            cluster.run("ramcore", "put", "t", "k", "v", scheme="tcp")
-            status = cluster.wait_status(lambda now: now["health"] == "ok" and all(
-                any(one["peer_role"] == "server" for one in server["open_sessions"]) for server in now["servers"]))
-            for server in status["servers"]:
-                used = {one["transport"] for one in server["open_sessions"] if one["peer_role"] == "server"}
-                self.assertEqual(used, {"verbs"}, server)
-
     def test_a_server_that_is_not_told_where_listens_over_it_too(self):
         for name, secret, where in (("at the address of a device", SECRET, ["--listen", f"all://{os.environ['RDMA_IP0']}:0"]),
                                     ("by default", None, [])):
@@ -170,6 +143,64 @@ class VerbsClusterTest(unittest.TestCase):
                 for link in LINKS:
                     run(["tc", "qdisc", "del", "dev", link, "root"], check=False)
 
+    def test_multi_reads_are_sent_from_the_log(self):
+        """All but heads and what fills a descriptor, as the adapter is given it and as the server itself counts; a build that
+        copies once more (the mutations) is found out, also if it counts as if it did not."""
+        with Cluster(servers=1, secret=SECRET, transports=("verbs",), autostart=False) as cluster:
+            cluster.start_coordinator()
+            port = free_port()
+            ledger = SentLedger(BIN_DIR, "verbs", cluster.path("sent"), LOG_BYTES_LEAST)
+            cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"], environment=ledger.environment)
+            load = ["rcbench", "--transport", "verbs", "--records", 1000, "--value-bytes", 1000, "--json"]
+            cluster.run(*load, "--load-only")
+            before, walked = sent(port), ledger.counts()
+            report = json.loads(cluster.run(*load, "--no-load", "--workload", "C", "--batch", 16, "--outstanding", 4,
+                                            "--warmup-s", 0, "--duration-s", 3).stdout)
+            after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
+            payload, gathered, chunks, copied, lent, _ = (int(after[name] - before[name]) for name in after)
+            values = after["lent"] - before["lent"]
+            walk = ledger.judge(self, walked, values, 1000, after["back"] - before["back"])
+            self.assertEqual(walk["log_pieces"], values)
+            print(f"{report['operations']} multi-reads of 16 x 1000 B: {payload} B given to the device, of them "
+                  f"{100 * (payload - gathered) / payload:.2f} % copied by us; {chunks} pieces from the log, {copied} long "
+                  f"ones copied; {lent} lent and given back")
+            self.assertEqual(report["errors"], {})
+            self.assertLess((payload - gathered) / payload, 0.05)
+            self.assertGreater(chunks, 16 * 50)
+            self.assertEqual(copied, 0)
+            self.assertEqual(lent, chunks)
+
+
+class VerbsDetailsTest(unittest.TestCase):
+    """For the long tier: of devices, ways and ports."""
+
+    def test_a_device_with_more_addresses_than_packets_can_name(self):
+        addresses = [f"10.78.{i // 100}.{1 + i % 100}/32" for i in range(300)]
+
+        def change(what):
+            run(["ip", "-batch", "-"], stdin="".join(f"address {what} {one} dev {LINKS[1]}\n" for one in addresses))
+
+        def gids():
+            with open("/sys/class/infiniband/" + DEVICES[1] + "/ports/1/gids/290", encoding="utf-8") as file:
+                return file.read().strip()
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
+            change("add")
+            try:
+                wait_for(gids, lambda gid: gid.startswith("0000:0000:0000:0000:0000:ffff:0a4e"), 60)
+                self.assertEqual(cluster.rc("--rdma-device", DEVICES[1], "list"), "")
+            finally:
+                change("del")
+
+    def test_the_best_way_that_both_have_is_taken(self):
+        with Cluster(servers=2, secret=SECRET, transports=("tcp", "verbs"), replicas=1) as cluster:
+            cluster.run("ramcore", "create", "t", scheme="tcp")
+            cluster.run("ramcore", "put", "t", "k", "v", scheme="tcp")
+            status = cluster.wait_status(lambda now: now["health"] == "ok" and all(
+                any(one["peer_role"] == "server" for one in server["open_sessions"]) for server in now["servers"]))
+            for server in status["servers"]:
+                used = {one["transport"] for one in server["open_sessions"] if one["peer_role"] == "server"}
+                self.assertEqual(used, {"verbs"}, server)
+
     def test_packets_carry_the_traffic_class(self):
         with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
             # Between the devices packets cross the wire.
@@ -207,33 +238,6 @@ class VerbsClusterTest(unittest.TestCase):
             wait_for(cluster.status, lambda now: all(one["answers"] for one in now["servers"]), 60)
             cluster.rc("--timeout-ms", "20000", "put", "t", "k", "after")
             self.assertEqual(cluster.rc("get", "t", "k").strip(), "after")
-
-    def test_multi_reads_are_sent_from_the_log(self):
-        """All but heads and what fills a descriptor, as the adapter is given it and as the server itself counts; a build that
-        copies once more (the mutations) is found out, also if it counts as if it did not."""
-        with Cluster(servers=1, secret=SECRET, transports=("verbs",), autostart=False) as cluster:
-            cluster.start_coordinator()
-            port = free_port()
-            ledger = SentLedger(BIN_DIR, "verbs", cluster.path("sent"), LOG_BYTES_LEAST)
-            cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"], environment=ledger.environment)
-            load = ["rcbench", "--transport", "verbs", "--records", 1000, "--value-bytes", 1000, "--json"]
-            cluster.run(*load, "--load-only")
-            before, walked = sent(port), ledger.counts()
-            report = json.loads(cluster.run(*load, "--no-load", "--workload", "C", "--batch", 16, "--outstanding", 4,
-                                            "--warmup-s", 0, "--duration-s", 3).stdout)
-            after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
-            payload, gathered, chunks, copied, lent, _ = (int(after[name] - before[name]) for name in after)
-            values = after["lent"] - before["lent"]
-            walk = ledger.judge(self, walked, values, 1000, after["back"] - before["back"])
-            self.assertEqual(walk["log_pieces"], values)
-            print(f"{report['operations']} multi-reads of 16 x 1000 B: {payload} B given to the device, of them "
-                  f"{100 * (payload - gathered) / payload:.2f} % copied by us; {chunks} pieces from the log, {copied} long "
-                  f"ones copied; {lent} lent and given back")
-            self.assertEqual(report["errors"], {})
-            self.assertLess((payload - gathered) / payload, 0.05)
-            self.assertGreater(chunks, 16 * 50)
-            self.assertEqual(copied, 0)
-            self.assertEqual(lent, chunks)
 
 
 class VerbsLeavingsTest(unittest.TestCase):

@@ -23,7 +23,7 @@ struct Close {
 using Database = std::unique_ptr<sqlite3, Close>;
 
 // A coordinator that starts or stops holds the file for a moment.
-constexpr int kBusyMs = 10'000;
+constexpr int kExportBusyMs = 10'000;
 
 Failure cannotWrite(const std::string& file, const char* why) {
   return {Status::IoError, "cannot write '" + file + "' (" + why + "): name another file with --export"};
@@ -42,7 +42,7 @@ Failure openAt(const std::string& path, int flags, Database& out) {
   const int code = sqlite3_open_v2(path.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, nullptr);
   out.reset(opened);
   if (code != SQLITE_OK) return cannotRead(opened, path);
-  sqlite3_busy_timeout(opened, kBusyMs);
+  sqlite3_busy_timeout(opened, kExportBusyMs);
   return {Status::Ok, {}};
 }
 

@@ -20,8 +20,6 @@ constexpr size_t kLanesMax = 4;
 // Between two questions for keys that the source has lost.
 constexpr int64_t kLostPauseNs = 200 * runtime::kNanosPerMilli;
 constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
-constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
-constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 // The pauses between looks for the next command of a coordinator, which comes soon.
 constexpr int64_t kOrderPauseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
@@ -181,7 +179,7 @@ runtime::Task<Status> MigrationTarget::clear(Pull& pull) {
 }
 
 runtime::Task<Status> MigrationTarget::openAnchor(Pull& pull) {
-  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  const int64_t give_up_ns = parts_.background.clock().nowNs() + store::TabletIntake::kPatienceNs;
   while (true) {
     pull.anchor = parts_.log.privateSegments().openAnchor();
     if (pull.anchor != nullptr) co_return Status::Ok;
@@ -252,7 +250,7 @@ runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
     const Status status = co_await pullContents(pull);
     priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
     pull.takes_hashes = false;
-    while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, kPauseNs);
+    while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
     if (pull.ended) co_return Status::Cancelled;
     if (status == Status::Ok) {
       pull.state.phase.store(Phase::Arrived);
@@ -278,7 +276,7 @@ runtime::Task<bool> MigrationTarget::awaitGrace(Pull& pull) {
   while (!parts_.rcu.elapsed(ticket)) {
     if (pull.patience.stopping) co_return false;
     parts_.maintenance.wake();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
   }
   co_return true;
 }
@@ -325,7 +323,7 @@ void MigrationTarget::openLanes(Pull& pull) {
 // Writes of the tablet are refused until the results have come.
 runtime::Task<Status> MigrationTarget::pullResults(Pull& pull) {
   const HashRange range = pull.tablet().range;
-  const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
+  const int64_t give_up_ns = parts_.background.clock().nowNs() + store::TabletIntake::kPatienceNs;
   KeyHash cursor = range.first;
   uint64_t bytes = 0;
   for (;;) {
@@ -335,7 +333,7 @@ runtime::Task<Status> MigrationTarget::pullResults(Pull& pull) {
         parts_.background, wire::Opcode::PullResults, range, cursor,
         {.bytes = slices_.bytes, .wait_ns = kResultsWaitNs, .priority = runtime::Priority::Waited}, slice);
     if (SourceCalls::mayPass(status) && status != Status::Ok && parts_.background.clock().nowNs() < give_up_ns) {
-      co_await runtime::sleepFor(parts_.background, kPauseNs);
+      co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
       continue;
     }
     bytes += slice.entries.size();

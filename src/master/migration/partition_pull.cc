@@ -9,9 +9,8 @@ namespace ramcore::master {
 namespace {
 
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
-constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 // Before a slice that was not taken is asked for again: something is wrong with the source, or with this server.
-constexpr int64_t kRepeatPauseNs = 10 * kPauseNs;
+constexpr int64_t kRepeatPauseNs = 10 * store::TabletIntake::kPauseNs;
 
 }  // namespace
 
@@ -57,7 +56,7 @@ runtime::Task<Status> PartitionPull::ask(KeyHash cursor, PulledSlice& slice) {
         {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
     if (status == Status::Ok) co_return status;
     parts_.state.note(partition_, status);
-    co_await runtime::sleepFor(executor, SourceCalls::mayPass(status) ? kPauseNs : kRepeatPauseNs);
+    co_await runtime::sleepFor(executor, SourceCalls::mayPass(status) ? store::TabletIntake::kPauseNs : kRepeatPauseNs);
   }
 }
 

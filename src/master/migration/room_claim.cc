@@ -12,8 +12,6 @@ namespace {
 
 using wire::MeasureTablet;
 
-constexpr int64_t kPatienceNs = store::TabletIntake::kPatienceNs;
-constexpr int64_t kPauseNs = store::TabletIntake::kPauseNs;
 // The time for all answers about objects. An answer is about thousands of them.
 constexpr int64_t kMeasureNsMax = 600 * runtime::kNanosPerSecond;
 
@@ -129,7 +127,7 @@ void RoomClaim::giveBack(uint64_t object_bytes) {
 // Asks again and again, until the source answers or there is no use in it.
 runtime::Task<Status> RoomClaim::ask(MeasureTablet::Part part, KeyHash cursor, runtime::Priority priority,
                                      SourceCalls::Measured& answer) {
-  const int64_t give_up_ns = background_.clock().nowNs() + kPatienceNs;
+  const int64_t give_up_ns = background_.clock().nowNs() + store::TabletIntake::kPatienceNs;
   for (;;) {
     if (ended_ || is_given_up_) co_return Status::Cancelled;
     answer = {};
@@ -139,7 +137,7 @@ runtime::Task<Status> RoomClaim::ask(MeasureTablet::Part part, KeyHash cursor, r
       co_return is_sensible ? Status::Ok : Status::BadRequest;
     }
     if (!SourceCalls::mayPass(status) || background_.clock().nowNs() >= give_up_ns) co_return status;
-    co_await runtime::sleepFor(background_, kPauseNs);
+    co_await runtime::sleepFor(background_, store::TabletIntake::kPauseNs);
   }
 }
 

@@ -7,8 +7,8 @@
 namespace ramcore::transport {
 namespace {
 
-constexpr size_t kHeadOffset = sizeof(TxBuffer) + TxBuffer::kHeaderRoomBytes;
-static_assert(kHeadOffset % 8 == 0);
+constexpr size_t kPlainHeadOffset = sizeof(TxBuffer) + TxBuffer::kHeaderRoomBytes;
+static_assert(kPlainHeadOffset % 8 == 0);
 
 }  // namespace
 
@@ -23,9 +23,9 @@ uint32_t TxPool::classOf(uint32_t capacity) {
 }
 
 TxBuffer* TxPool::makeBuffer(uint32_t head_capacity) {
-  void* memory = std::malloc(kHeadOffset + head_capacity);
+  void* memory = std::malloc(kPlainHeadOffset + head_capacity);
   RC_CHECK_MSG(memory != nullptr, "out of memory for messages");
-  return HeadList::make(*this, memory, kHeadOffset, head_capacity);
+  return HeadList::make(*this, memory, kPlainHeadOffset, head_capacity);
 }
 
 TxBuffer* TxPool::takeBuffer(uint32_t head_bytes) {

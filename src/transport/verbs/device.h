@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "transport/verbs/ibverbs.h"
 
 namespace ramcore::transport::verbs {
+
+/// Memory for adapters begins at a page, and is reserved in whole ones.
+inline constexpr size_t kPageBytes = 4096;
 
 /// Which device, port and address to use; what is left open is chosen.
 struct DeviceChoice {

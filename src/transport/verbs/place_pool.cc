@@ -13,7 +13,6 @@ namespace ramcore::transport::verbs {
 namespace {
 
 constexpr uint32_t kPlaceBytesMin = 64 * 1024;
-constexpr size_t kPageBytes = 4096;
 
 }  // namespace
 

@@ -9,11 +9,6 @@
 #include "base/check.h"
 
 namespace ramcore::transport::verbs {
-namespace {
-
-constexpr size_t kPageBytes = 4096;
-
-}  // namespace
 
 ReceiveBuffers::ReceiveBuffers(const Device& device, uint32_t count_max, std::function<void()> wake)
     : device_(device), count_max_(std::min(count_max, device.limits().receive_buffers)), wake_(std::move(wake)) {}

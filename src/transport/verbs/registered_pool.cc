@@ -11,7 +11,6 @@
 namespace ramcore::transport::verbs {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
 
 }  // namespace
