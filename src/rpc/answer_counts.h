@@ -13,6 +13,11 @@
 
 namespace ramcore::rpc {
 
+/// Adds one to a counter that only this thread writes: cheaper than an atomic addition.
+inline void bump(std::atomic<uint64_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 /// Counters of one opcode, written by the dispatch thread and, for handlers that end on a worker, merged through it.
 struct OpcodeStats {
   std::atomic<uint64_t> requests{0};
@@ -76,11 +81,6 @@ class AnswerCounts {
     int64_t started_ns;
   };
   static constexpr size_t kAnsweredMax = 32;
-
-  // Only one thread writes it.
-  static void bump(std::atomic<uint64_t>& counter) {
-    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
 
   runtime::Clock& clock_;
   int64_t handling_ns_ = 0;

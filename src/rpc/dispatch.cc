@@ -20,10 +20,6 @@ constexpr uint32_t kIdleRoundsPerYield = 64;
 // Rounds between two looks at the endpoints' counts while the thread never sleeps.
 constexpr uint32_t kRoundsPerPublication = 1024;
 
-void bump(std::atomic<uint64_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 // Called between two rounds, after `idle_rounds` rounds that found nothing. False: the spin has been long enough.
 bool spin(SpinGauge& gauge, runtime::Clock& clock, SpinGauge::Wait wait, uint32_t idle_rounds) {
   const bool is_crowded = gauge.isCrowded();

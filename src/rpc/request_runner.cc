@@ -9,10 +9,6 @@
 namespace ramcore::rpc {
 namespace {
 
-void bump(std::atomic<uint64_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 bool goesBefore(const RequestRecord& a, const RequestRecord& b) {
   return a.message.priority != b.message.priority ? a.message.priority < b.message.priority : a.opcode < b.opcode;
 }

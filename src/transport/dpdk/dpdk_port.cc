@@ -20,7 +20,6 @@ namespace {
 
 constexpr uint16_t kQueueFrames = 1024;
 constexpr uint32_t kCachedFrames = 256;
-constexpr uint32_t kEthernetHeaderBytes = 14;
 constexpr uint32_t kBurst = 32;
 // The most pieces in one frame: what virtual devices and common adapters take.
 constexpr uint32_t kPiecesMax = 32;

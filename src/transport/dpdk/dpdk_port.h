@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@ struct rte_mbuf_ext_shared_info;
 struct rte_mempool;
 
 namespace ramcore::transport::dpdk {
+
+/// Addresses and type, in front of what the MTU counts.
+inline constexpr uint32_t kEthernetHeaderBytes = 14;
 
 /// Memory for frames, of all ports of a transport.
 class FramePools {

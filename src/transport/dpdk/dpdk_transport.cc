@@ -6,7 +6,6 @@
 namespace ramcore::transport::dpdk {
 namespace {
 
-constexpr uint32_t kEthernetHeaderBytes = 14;
 constexpr uint32_t kMtuMin = 576;
 constexpr uint32_t kMtuMax = 9000;
 
