@@ -260,7 +260,7 @@ list(FILTER ramcore_cluster_threads INCLUDE REGEX "/threads_[^/]*$")
 list(FILTER ramcore_cluster EXCLUDE REGEX "/threads_[^/]*$")
 if(ramcore_cluster_threads)
   ramcore_gtest(cluster_threads_test cluster_threads SOURCES ${ramcore_cluster_threads}
-                LIBRARIES ${ramcore_layer_libraries} ramcore_accounting ramcore_test_support TIMEOUT 900 SERIAL)
+                LIBRARIES ${ramcore_layer_libraries} ramcore_accounting ramcore_test_support TIMEOUT 900)
 endif()
 if(ramcore_cluster)
   ramcore_gtest(cluster_test cluster SOURCES ${ramcore_cluster}
