@@ -121,8 +121,10 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
     if (!is_away) lack = is_lack ? outcome.status : Status::Ok;
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
-      // What is stored of a change goes on when there is room, so the caller has to learn this cause.
-      if (lack == Status::CoordinatorFull) co_return lack;
+      // What is stored of a change goes on when there is room, so the caller has to learn this cause. Of what is not
+      // begun again it would say that it has not happened, and the attempt without an answer may have done it.
+      const bool tells_all = effect != Effect::Once || outcome.status == lack;
+      if (lack == Status::CoordinatorFull && tells_all) co_return lack;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
       if (lack != Status::Ok) co_return lack;
       const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::Refused ||

@@ -18,7 +18,7 @@ using transport::Role;
 constexpr int64_t kPatienceNs = 20 * kNanosPerSecond;
 constexpr int64_t kAtOnceNs = kNanosPerSecond / 2;
 
-/// Answers pings, and refuses to drop tables.
+/// Answers pings, and refuses to drop tables and to move tablets.
 class Answerer {
  public:
   void addTo(rpc::ServiceTable& table, Role of) {
@@ -26,6 +26,7 @@ class Answerer {
     rules.roles = rpc::allow({of});
     table.add<&Answerer::answer>(wire::Opcode::Ping, *this, rules);
     table.add<&Answerer::answer>(wire::Opcode::DropTable, *this, rules);
+    table.add<&Answerer::answer>(wire::Opcode::MoveTablet, *this, rules);
   }
   void answer(rpc::Request request) {
     if (++asked > answers_max) {
@@ -68,6 +69,13 @@ class CoordinatorStubTest : public rpc::RpcTest {
   }
   Status drop() {
     return ask([this](int64_t deadline_ns) { return stub->dropTable(TableId(1), deadline_ns); });
+  }
+  Status move() {
+    return ask([this](int64_t deadline_ns) { return moved(*stub, deadline_ns); });
+  }
+  static runtime::Task<Status> moved(CoordinatorStub& stub, int64_t deadline_ns) {
+    const Result<uint64_t> move = co_await stub.moveTablet(TabletId(1), ServerId(2), deadline_ns);
+    co_return move.ok() ? Status::Ok : move.error();
   }
   Status ask(const std::function<runtime::Task<Status>(int64_t deadline_ns)>& call) {
     struct Asked {
@@ -149,6 +157,11 @@ TEST_F(CoordinatorStubTest, AFullDiskIsTheReasonThoughTheLastAttemptHasNoAnswer)
   make({"full"});
   EXPECT_EQ(name(drop()), "CoordinatorFull");
   EXPECT_GT(full.kept.size(), 1U);
+  // A move that was asked for again without an answer may have begun.
+  full.answers_max = full.asked + 3;
+  EXPECT_EQ(name(move()), "OutcomeUnknown");
+  full.answers_max = std::numeric_limits<int>::max();
+  EXPECT_EQ(name(move()), "CoordinatorFull") << "the last answer says that nothing has";
   // Whatever else it answers takes its place.
   full.answers_max = full.asked + 1;
   full.status = Status::RetryLater;
