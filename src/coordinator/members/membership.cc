@@ -264,16 +264,24 @@ runtime::Task<Status> Membership::storeRecovered(ServerId id) {
 }
 
 runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss loss) {
+  return storeOfDead(id, [loss = std::move(loss)](Server& server) { server.accepted_loss = loss; });
+}
+
+runtime::Task<Status> Membership::storeRead(ServerId id, std::vector<ReadSegment> read) {
+  return storeOfDead(id, [read = std::move(read)](Server& server) { server.read = read; });
+}
+
+runtime::Task<Status> Membership::storeOfDead(ServerId id, std::function<void(Server&)> change) {
   auto guard = co_await lock_.lock();
   const auto found = members_.find(id);
   if (found == members_.end() || found->second.server.recovered) co_return Status::Ok;
   RC_CHECK(!found->second.server.alive);
   Server server = found->second.server;
-  server.accepted_loss = std::move(loss);
+  change(server);
   Batch batch;
   batch.put(keyOf(id), encode(server));
   const Status stored = co_await journal_.commit(std::move(batch));
-  if (stored == Status::Ok) found->second.server.accepted_loss = std::move(server.accepted_loss);
+  if (stored == Status::Ok) change(found->second.server);
   co_return stored;
 }
 

@@ -72,6 +72,8 @@ class Membership {
 
   /// Stores what an operator has agreed to lose of a dead server's log. Failure: as Journal::commit.
   runtime::Task<Status> storeAcceptedLoss(ServerId id, AcceptedLoss loss);
+  /// Stores how far a survivor is to read a dead server's log. Failure: as Journal::commit.
+  runtime::Task<Status> storeRead(ServerId id, std::vector<ReadSegment> read);
 
   /// nullptr if there was never such a server, or long ago.
   const Server* find(ServerId id) const;
@@ -110,6 +112,8 @@ class Membership {
   int64_t leaseNs() const { return options_.lease_ns; }
 
  private:
+  runtime::Task<Status> storeOfDead(ServerId id, std::function<void(Server&)> change);
+
   // How many recovered dead servers have their records kept. Those that are not recovered are all kept: their floors
   // decide what is recovered.
   static constexpr size_t kDeadKeptMax = 256;

@@ -68,7 +68,7 @@ void DeadLog::review() {
   const ReplicaFloor& floor = parts_.membership.find(dead_)->floor;
   // Sync tables are no exception: a replica whose newest bytes have rotted looks the same as one that lost what was not
   // flushed.
-  const SurveyFacts facts{.nobody_is_away = away().empty()};
+  const SurveyFacts facts{.nobody_is_away = away().empty(), .read = parts_.membership.find(dead_)->read};
   survey_ = surveyLog(floor, answers_, facts);
   salvage_ = {};
   loss_token_ = 0;
@@ -140,6 +140,13 @@ std::vector<ServerId> DeadLog::away() const {
     away.push_back(server->id);
   }
   return away;
+}
+
+DeadLog::SurvivorPlan DeadLog::planForSurvivor() const {
+  SurvivorPlan out{.plan = plan(), .read = parts_.membership.find(dead_)->read};
+  // A salvage makes other versions of what it brings back, and an operator has agreed to it.
+  if (!out.plan.is_salvage) out.read = narrowForSurvivor(survey_.head, out.plan.segments);
+  return out;
 }
 
 LogPlan DeadLog::plan() const {

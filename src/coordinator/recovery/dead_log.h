@@ -52,6 +52,12 @@ class DeadLog {
 
   /// What recovery masters have to read.
   LogPlan plan() const;
+  struct SurvivorPlan {
+    LogPlan plan;
+    std::vector<ReadSegment> read;  ///< stored before the plan is sent: Server::read
+  };
+  /// The same for a survivor, which keeps what it has read.
+  SurvivorPlan planForSurvivor() const;
 
  private:
   /// The state of the question to one backup.

@@ -293,7 +293,7 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   }
   // The plan is made now: while the attempt is being stored, the log may be reviewed again.
   turns_.attemptBegins(dead);
-  const bool assigned = co_await assign(dead, log.plan());
+  const bool assigned = co_await assign(dead, log.plan(), log.planForSurvivor());
   turns_.attemptBegun(dead, assigned);  // even if the attempt has failed already
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : DeadLog::kAskAgainNs);
@@ -383,7 +383,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 
 // Gives each open tablet to a server: stored first, under a new epoch. False if there is no server, or no space to
 // store it.
-runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
+runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan, DeadLog::SurvivorPlan for_survivor) {
   auto guard = co_await parts_.map_lock.lock();
   const ServerId alone = turns_.chooseMaster(dead);
   MasterLoads loads = alone != ServerId() ? MasterLoads(alone) : MasterLoads(parts_, attempts_);
@@ -401,8 +401,18 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   if (parts_.journal.stopping()) co_return false;
   // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
   // to another server as well.
-  for (const auto& [order, part] : given) begin(plan, order, part);
-  co_return is_stored;
+  const bool any_survivor = std::ranges::any_of(given, [](const auto& one) { return one.first.is_survivor; });
+  const bool may_read = !any_survivor || co_await storeRead(dead, std::move(for_survivor.read));
+  for (const auto& [order, part] : given) {
+    if (may_read || !order.is_survivor) begin(order.is_survivor ? for_survivor.plan : plan, order, part);
+  }
+  co_return is_stored&& may_read;
+}
+
+// False: what a survivor is to read cannot be stored now, so it is not told to.
+runtime::Task<bool> RecoveryManager::storeRead(ServerId dead, std::vector<ReadSegment> read) {
+  if (parts_.membership.find(dead)->read == read) co_return true;
+  co_return co_await parts_.membership.storeRead(dead, std::move(read)) == Status::Ok && !parts_.journal.stopping();
 }
 
 void RecoveryManager::begin(const LogPlan& plan, const Order& order, const Part& part) {

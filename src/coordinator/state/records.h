@@ -20,6 +20,17 @@ struct ReplicaFloor {
   auto operator<=>(const ReplicaFloor&) const = default;
 };
 
+/// How far a survivor was told to read a segment of a dead server's log of which only open replicas were read, or its
+/// end. What a survivor has replayed stays in its own log, so another reading may find more, and not less.
+struct ReadSegment {
+  static constexpr uint32_t kClosed = UINT32_MAX;  ///< only closed replicas have all that was read
+  static constexpr uint32_t kCut = 0;              ///< the end, of which nothing was replayed
+
+  SegmentId segment;
+  uint32_t length_bytes = kCut;
+  bool operator==(const ReadSegment&) const = default;
+};
+
 /// What an operator has agreed to lose of a dead server's log.
 struct AcceptedLoss {
   uint64_t token = 0;              ///< LogSalvage::token() of what was shown; 0: nothing was accepted
@@ -51,6 +62,9 @@ struct Server {
   ServerId former;  ///< the server that had used its storage last when it opened that; none: it found no name there
   uint64_t storage = 0;        ///< its storage's own name, drawn when that was new; 0: it has no storage, or no name
   AcceptedLoss accepted_loss;  ///< only for dead servers
+  /// Only for dead servers: the end of the log, and before it the former end if that was read open. Empty: no survivor
+  /// has read it.
+  std::vector<ReadSegment> read;
 };
 
 /// One log that holds contents of a tablet, from a segment on.

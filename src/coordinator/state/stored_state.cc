@@ -32,6 +32,12 @@ bool parse(std::string_view bytes, Message& message) {
   return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
+/// At most two heads, the end of the log behind its predecessor.
+bool isInOrder(const std::vector<ReadSegment>& read) {
+  if (!read.empty() && !read.front().segment) return false;
+  return read.size() <= 2 && (read.size() < 2 || read[0].segment < read[1].segment);
+}
+
 }  // namespace
 
 std::string keyOf(ServerId id) { return keyWith(kServerPrefix, id.value, 16); }
@@ -140,6 +146,11 @@ std::string encode(const Server& server) {
   message.set_loss_list(loss.list.value);
   for (const SegmentId segment : loss.whole) message.add_loss_whole(segment.value);
   for (const SegmentId segment : loss.in_part) message.add_loss_in_part(segment.value);
+  for (const ReadSegment& read : server.read) {
+    state::ReadSegment& to = *message.add_read();
+    to.set_segment(read.segment.value);
+    to.set_length_bytes(read.length_bytes);
+  }
   return message.SerializeAsString();
 }
 
@@ -167,8 +178,12 @@ bool decode(std::string_view bytes, Server& server) {
   loss = {.token = message.loss_token(), .list = SegmentId(message.loss_list()), .whole = {}, .in_part = {}};
   for (const uint64_t segment : message.loss_whole()) loss.whole.emplace_back(segment);
   for (const uint64_t segment : message.loss_in_part()) loss.in_part.emplace_back(segment);
-  const bool is_dead_ones = server.recovered || server.returned || loss.token != 0;
-  return server.id != ServerId() && !(server.alive && is_dead_ones);
+  server.read.clear();
+  for (const state::ReadSegment& read : message.read()) {
+    server.read.push_back({.segment = SegmentId(read.segment()), .length_bytes = read.length_bytes()});
+  }
+  const bool is_dead_ones = server.recovered || server.returned || loss.token != 0 || !server.read.empty();
+  return server.id != ServerId() && !(server.alive && is_dead_ones) && isInOrder(server.read);
 }
 
 std::string encode(const Table& table) {

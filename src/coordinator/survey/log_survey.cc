@@ -11,19 +11,45 @@ namespace {
 
 using Answers = std::map<ServerId, std::vector<Replica>>;
 
-// Whether an open replica counts: that of a head which may not be closed everywhere.
-bool countsOpen(const ReplicaFloor& floor, const Replica& replica) {
-  if (RC_MUTATION("ignore-the-floor")) return !replica.is_closed && replica.has_digest;
-  return !replica.is_closed && replica.has_digest && ReplicaFloor{replica.segment, replica.epoch} >= floor;
+using Read = std::span<const ReadSegment>;
+
+// Whether an open replica has all that a survivor has read of the segment.
+bool hasWhatWasRead(const Read& read, const Replica& replica) {
+  if (RC_MUTATION("forget-what-was-read")) return true;
+  const auto known = std::ranges::find(read, replica.segment, &ReadSegment::segment);
+  return known == read.end() || replica.length_bytes >= known->length_bytes;
 }
+
+// What counts as the log of a server that may have died at any moment, and which others may have read since.
+struct Bounds {
+  const ReplicaFloor& floor;
+  Read read;
+
+  // Whether an open replica counts: that of a head which may not be closed everywhere.
+  bool countsOpen(const Replica& replica) const {
+    if (replica.is_closed || !replica.has_digest) return false;
+    return ReplicaFloor{replica.segment, replica.epoch} >= floor || RC_MUTATION("ignore-the-floor");
+  }
+  bool mayBeRead(const Replica& replica) const { return countsOpen(replica) && hasWhatWasRead(read, replica); }
+  bool mayBeEnd(const Replica& replica) const {
+    const bool was_behind =
+        !read.empty() && replica.segment < read.back().segment && !RC_MUTATION("forget-what-was-read");
+    return countsOpen(replica) && !was_behind;
+  }
+  // Whether something that was appended to this end was replayed. Then its predecessor was closed.
+  bool wasReplayed(SegmentId end) const {
+    return !read.empty() && read.back().segment == end && read.back().length_bytes != ReadSegment::kCut &&
+           !RC_MUTATION("forget-what-was-read");
+  }
+};
 
 // The replica whose digest is the list of members: of the highest segment that counts as open. All replicas of one
 // segment have the same digest; this gives the newest.
-const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
+const Replica* findEnd(const Bounds& bounds, const Answers& answers) {
   const Replica* end = nullptr;
   for (const auto& [server, replicas] : answers) {
     for (const Replica& replica : replicas) {
-      if (replica.segment == SegmentId() || !countsOpen(floor, replica)) continue;
+      if (replica.segment == SegmentId() || !bounds.mayBeEnd(replica)) continue;
       const bool is_newer = end == nullptr || replica.segment > end->segment ||
                             (replica.segment == end->segment && replica.epoch > end->epoch);
       if (is_newer) end = &replica;
@@ -69,7 +95,8 @@ std::vector<Holder> Holders::chosen(bool is_end) const {
   return replicas;
 }
 
-std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answers& answers, const Replica& end) {
+std::map<SegmentId, Holders> findHolders(const Bounds& bounds, const Answers& answers, const Replica& end) {
+  const SegmentId open_predecessor = bounds.wasReplayed(end.segment) ? SegmentId() : end.previous_head;
   std::map<SegmentId, Holders> members;
   for (const SegmentId member : end.members) members[member];
   members[end.segment];
@@ -77,11 +104,11 @@ std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answer
     for (const Replica& replica : replicas) {
       const auto member = members.find(replica.segment);
       if (member == members.end()) continue;
-      const bool may_be_open = replica.segment == end.segment || replica.segment == end.previous_head ||
+      const bool may_be_open = replica.segment == end.segment || replica.segment == open_predecessor ||
                                RC_MUTATION("take-members-that-are-open");
       if (replica.is_closed) {
         member->second.closed.emplace_back(server, &replica);
-      } else if (may_be_open && countsOpen(floor, replica)) {
+      } else if (may_be_open && bounds.mayBeRead(replica)) {
         member->second.open.emplace_back(server, &replica);
       }
     }
@@ -89,14 +116,27 @@ std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answer
   return members;
 }
 
+// Leaves the open replicas of this length.
+void keepLength(uint32_t length_bytes, SurveyedSegment& segment) {
+  size_t kept = 0;
+  for (size_t i = 0; i < segment.holders.size(); ++i) {
+    if (segment.replicas[i].closed != 0 || segment.replicas[i].length_bytes != length_bytes) continue;
+    segment.holders[kept] = segment.holders[i];
+    segment.replicas[kept++] = segment.replicas[i];
+  }
+  segment.holders.resize(kept);
+  segment.replicas.resize(kept);
+}
+
 }  // namespace
 
 LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const SurveyFacts& facts) {
   LogSurvey survey;
-  const Replica* end = findEnd(floor, answers);
+  const Bounds bounds{floor, facts.read};
+  const Replica* end = findEnd(bounds, answers);
   if (end == nullptr) return survey;
   survey.head = end->segment;
-  const std::map<SegmentId, Holders> members = findHolders(floor, answers, *end);
+  const std::map<SegmentId, Holders> members = findHolders(bounds, answers, *end);
   std::map<SegmentId, std::vector<Holder>> chosen;
   std::set<ServerId> all;
   for (const auto& [segment, holders] : members) {
@@ -126,6 +166,23 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
     for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);
   }
   return survey;
+}
+
+std::vector<ReadSegment> narrowForSurvivor(SegmentId end, std::vector<SurveyedSegment>& segments) {
+  std::vector<ReadSegment> read;
+  for (SurveyedSegment& segment : segments) {
+    uint32_t shortest = ReadSegment::kClosed;
+    for (const wire::ReplicaVersion& replica : segment.replicas) {
+      if (replica.closed == 0) shortest = std::min(shortest, replica.length_bytes);
+    }
+    if (segment.is_cut) {
+      read.push_back({segment.id, ReadSegment::kCut});
+      continue;
+    }
+    if (shortest != ReadSegment::kClosed) keepLength(shortest, segment);
+    if (shortest != ReadSegment::kClosed || segment.id == end) read.push_back({segment.id, shortest});
+  }
+  return read;
 }
 
 }  // namespace ramcore::coordinator

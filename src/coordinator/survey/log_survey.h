@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "coordinator/state/records.h"
@@ -60,6 +61,8 @@ struct LogSurvey {
 struct SurveyFacts {
   /// Every server that could have a replica has answered.
   bool nobody_is_away = false;
+  /// What survivors have read of the log: Server::read.
+  std::span<const ReadSegment> read = {};
 };
 
 /// The proof that a log can be recovered. docs/recovery.md says why the answers of some of the backups are enough.
@@ -73,9 +76,15 @@ struct SurveyFacts {
 /// An open replica that may be short proves which segment it belongs to, but not where that segment ends. Open replicas
 /// that may be short are not read if there is another one. If there is none, the longest is the end when no longer one
 /// can turn up; otherwise the log is not complete.
+/// After a survivor has read the log, no open replica counts that has less than was read, and no earlier end.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from the dead server any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,
                     const SurveyFacts& facts);
+
+/// Narrows a complete survey for a survivor, so that all holders of a segment give it the same: where open replicas are
+/// read, only the shortest ones are left. Another reading may need them, and longer ones have what shorter ones have.
+/// @return what is to be stored before the survivor is told to read: Server::read
+std::vector<ReadSegment> narrowForSurvivor(SegmentId end, std::vector<SurveyedSegment>& segments);
 
 }  // namespace ramcore::coordinator

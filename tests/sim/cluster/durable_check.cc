@@ -304,8 +304,8 @@ std::map<ServerId, std::vector<coordinator::Replica>> DurableCheck::answers(Serv
 coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machines) const {
   // A server whose memory has more than any disk counts as a server that is away.
   const bool is_all = machines == (1U << disks_.size()) - 1 && !is_somebody_powerless_ && owner.server.id != alone_now_;
-  coordinator::LogSurvey survey =
-      coordinator::surveyLog(owner.server.floor, answers(owner.server.id, machines), {.nobody_is_away = is_all});
+  coordinator::LogSurvey survey = coordinator::surveyLog(owner.server.floor, answers(owner.server.id, machines),
+                                                         {.nobody_is_away = is_all, .read = owner.server.read});
   // A recovery waits here, because it cannot know that no disk has lost what it had flushed. The check knows it: where
   // all tables are sync, replicas that may be short have everything that was acknowledged, so the log can be judged.
   if (owner.is_all_sync && !was_deceived_) survey.doubtful.clear();
@@ -318,8 +318,8 @@ bool DurableCheck::mayWaitFor(ServerId dead, size_t absent) {
   if (owner == all.end()) return false;
   readDisks(all);
   const uint32_t others = ((1U << disks_.size()) - 1) & ~(1U << absent);
-  const coordinator::LogSurvey survey =
-      coordinator::surveyLog(owner->second.server.floor, answers(dead, others), {.nobody_is_away = false});
+  const coordinator::LogSurvey survey = coordinator::surveyLog(
+      owner->second.server.floor, answers(dead, others), {.nobody_is_away = false, .read = owner->second.server.read});
   if (!survey.head || !survey.missing.empty() || survey.doubtful.empty()) return false;
   return std::ranges::all_of(survey.doubtful, [&](const coordinator::DoubtfulSegment& segment) {
     return std::ranges::all_of(segment.held_by, [&](ServerId machine) {
@@ -334,7 +334,8 @@ bool DurableCheck::isWholeWithout(ServerId server, size_t absent) {
   if (owner == all.end()) return true;  // no tablet depends on it
   readDisks(all);
   const uint32_t others = ((1U << disks_.size()) - 1) & ~(1U << absent);
-  return coordinator::surveyLog(owner->second.server.floor, answers(server, others), {.nobody_is_away = false})
+  return coordinator::surveyLog(owner->second.server.floor, answers(server, others),
+                                {.nobody_is_away = false, .read = owner->second.server.read})
       .isComplete();
 }
 

@@ -117,6 +117,42 @@ TEST_F(RecoveriesOfLent, TheFormerOwnerReplaysTheNewOnesLogOverItsOwn) {
   EXPECT_EQ(lent().logs.front(), (LogRef{first, SegmentId(1)})) << "from where it began";
 }
 
+// What the survivor has replayed of the other log stays in its own one. So that log is not read in part afterwards.
+TEST_F(RecoveriesOfLent, WhatTheSurvivorWasToldToReadIsReadAgain) {
+  const auto end = [&](ServerId backup) -> Replica& {
+    return bench.cluster().machine(backup).replicas.at(second).back();
+  };
+  bench.addBackup(5);
+  const ServerId fifth(5);
+  bench.cluster().keepLog(second, {third, fourth, fifth});
+  end(third).length_bytes = 700;
+  end(fourth).length_bytes = 600;
+  end(fifth).length_bytes = 100;
+  bench.cluster().machine(fifth).up = false;
+  bench.cluster().machine(first).pull_failure = Status::RetryLater;  // it does not come to an end
+  killNow(second);
+  ASSERT_TRUE(runRenewing([&] {
+    return std::ranges::any_of(bench.cluster().orders, [](const RecoveryOrder& one) { return one.is_survivor; });
+  }));
+  const RecoveryOrder& order = bench.cluster().orders.back();
+  ASSERT_EQ(order.segments.size(), 3u);
+  EXPECT_EQ(order.segments[2].replicas, (std::vector<wire::ReplicaVersion>{{.epoch = 1, .length_bytes = 600}}));
+  const std::vector<ReadSegment> read{{SegmentId(3), 600}};
+  EXPECT_EQ(bench.life().membership.find(second)->read, read);
+  bench.restart();
+  EXPECT_EQ(bench.life().membership.find(second)->read, read);
+  for (const ServerId backup : {third, fourth}) bench.cluster().machine(backup).replicas.erase(second);
+  bench.cluster().machine(fifth).up = true;
+  killNow(first);
+  bench.passRenewing(10 * kSecond);
+  EXPECT_TRUE(lent().isLent()) << "a replica is there, and it ends before what was read";
+  const ServerId sixth = bench.addBackup(6);
+  bench.cluster().keepLog(second, {sixth});
+  end(sixth).length_bytes = 601;
+  ASSERT_TRUE(untilRecovered({first, second}));
+  expectAllIsAt({third, fourth, fifth, sixth});
+}
+
 TEST_F(RecoveriesOfLent, IfBothAreDeadOneServerReplaysBothLogsTogether) {
   killNow(first);
   killNow(second);

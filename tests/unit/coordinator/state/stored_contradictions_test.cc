@@ -198,6 +198,23 @@ TEST(StoredContradictions, ServersAndTablesThatClientsWouldNotUnderstand) {
     server.accepted_loss.token = 1;
     store.put(server);
   });
+  const ReadSegment ended{SegmentId(5), 100};
+  for (const std::vector<ReadSegment>& read :
+       {std::vector{ReadSegment{SegmentId(), 100}}, {ended, ended}, {ended, {SegmentId(4), 0}}}) {
+    expectRefused("server/", [&read](Store& store) {
+      Server server = Bench::serverOf(2);
+      server.id = ServerId(2);
+      server.alive = false;
+      server.read = read;
+      store.put(server);
+    });
+  }
+  expectRefused("server/", [&ended](Store& store) {  // what was read of the log of one that lives
+    Server server = Bench::serverOf(2);
+    server.id = ServerId(2);
+    server.read = {ended};
+    store.put(server);
+  });
   for (const char* name : {"", "two\nlines"}) {
     expectRefused("table/", [name](Store& store) {
       store.table.name = name;

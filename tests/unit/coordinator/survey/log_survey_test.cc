@@ -187,6 +187,76 @@ TEST(LogSurvey, TheDigestIsThatOfTheNewestReplicaOfTheEnd) {
   EXPECT_EQ(survey.missing, std::vector<SegmentId>{SegmentId(2)});
 }
 
+// ---- what a survivor has read
+
+Replica ofLength(uint32_t length_bytes, Replica replica) {
+  replica.length_bytes = length_bytes;
+  return replica;
+}
+LogSurvey afterReading(const std::vector<ReadSegment>& read, const std::vector<std::vector<Replica>>& answers) {
+  return surveyLog({SegmentId(1), 1}, answersOf(answers), {.nobody_is_away = true, .read = read});
+}
+
+TEST(LogSurvey, NoLessIsReadThanASurvivorHasRead) {
+  const std::vector<ReadSegment> read{{SegmentId(2), 500}};
+  const auto end = [](uint32_t length) { return ofLength(length, openHead(2, 1, {2})); };
+  const LogSurvey both = afterReading(read, {{end(499)}, {end(500)}, {end(600)}});
+  ASSERT_TRUE(both.isComplete());
+  EXPECT_EQ(both.holders, (std::vector<ServerId>{ServerId(2), ServerId(3)}));
+  const LogSurvey shorter = afterReading(read, {{end(499)}});
+  EXPECT_EQ(shorter.missing, std::vector<SegmentId>{SegmentId(2)}) << "though nobody is away";
+  EXPECT_TRUE(afterReading({}, {{end(499)}}).isComplete());
+  EXPECT_TRUE(afterReading(read, {{end(499)}, {ofLength(300, closedHead(2))}}).isComplete()) << "a closed one has all";
+  Replica doubtful = end(499);
+  doubtful.maybe_short = true;
+  EXPECT_FALSE(afterReading(read, {{doubtful}}).isComplete());
+}
+
+TEST(LogSurvey, AnEarlierEndThanASurvivorHasReadIsNone) {
+  const std::vector<std::vector<Replica>> answers{{openHead(2, 1, {2})}};
+  EXPECT_EQ(afterReading({{SegmentId(3), ReadSegment::kCut}}, answers).head, SegmentId());
+  EXPECT_EQ(afterReading({{SegmentId(2), ReadSegment::kCut}}, answers).head, SegmentId(2));
+  EXPECT_EQ(afterReading({{SegmentId(1), 50}}, answers).head, SegmentId(2)) << "a later one has more";
+}
+
+TEST(LogSurvey, AnEndThatWasReplayedIsNotCut) {
+  const auto answers = [](uint32_t predecessor) {
+    return std::vector<std::vector<Replica>>{
+        {ofLength(predecessor, openHead(2, 1, {2})), ofLength(200, openHead(3, 2, {2, 3}))}};
+  };
+  EXPECT_EQ(afterReading({{SegmentId(3), 200}}, answers(900)).missing, std::vector<SegmentId>{SegmentId(2)});
+  const std::vector<ReadSegment> cut{{SegmentId(2), 400}, {SegmentId(3), ReadSegment::kCut}};
+  const LogSurvey longer = afterReading(cut, answers(400));
+  ASSERT_TRUE(longer.isComplete());
+  EXPECT_TRUE(longer.segments[1].is_cut);
+  EXPECT_EQ(afterReading(cut, answers(399)).missing, std::vector<SegmentId>{SegmentId(2)});
+}
+
+TEST(LogSurvey, ASurvivorReadsTheShortestOfOpenReplicas) {
+  LogSurvey survey = afterReading({}, {{closedHead(2), ofLength(700, openHead(3, 2, {2, 3}))},
+                                       {closedHead(2), ofLength(600, openHead(3, 2, {2, 3}))},
+                                       {ofLength(650, closedHead(3))},
+                                       {ofLength(600, openHead(3, 2, {2, 3}))}});
+  EXPECT_EQ(narrowForSurvivor(survey.head, survey.segments), (std::vector<ReadSegment>{{SegmentId(3), 600}}));
+  EXPECT_EQ(survey.segments[0].holders, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(survey.segments[1].replicas, (std::vector<wire::ReplicaVersion>{{1, 600, 0}, {1, 600, 0}}));
+  LogSurvey cut = afterReading({}, {{ofLength(300, openHead(2, 1, {2})), ofLength(160, openHead(3, 2, {2, 3}))},
+                                    {ofLength(200, openHead(2, 1, {2})), ofLength(900, openHead(3, 2, {2, 3}))}});
+  EXPECT_EQ(narrowForSurvivor(cut.head, cut.segments),
+            (std::vector<ReadSegment>{{SegmentId(2), 200}, {SegmentId(3), ReadSegment::kCut}}));
+  EXPECT_EQ(cut.segments[0].holders, std::vector<uint32_t>{1});
+  EXPECT_EQ(cut.segments[1].holders, (std::vector<uint32_t>{0, 1}));
+  Replica doubtful = ofLength(100, openHead(3, 2, {3}));
+  doubtful.maybe_short = true;
+  LogSurvey closed = afterReading({}, {{doubtful}, {closedHead(3)}});
+  ASSERT_TRUE(closed.isComplete());
+  EXPECT_EQ(narrowForSurvivor(closed.head, closed.segments),
+            (std::vector<ReadSegment>{{SegmentId(3), ReadSegment::kClosed}}));
+  EXPECT_TRUE(afterReading({{SegmentId(3), ReadSegment::kClosed}}, {{doubtful}, {closedHead(3)}}).isComplete());
+  EXPECT_FALSE(afterReading({{SegmentId(3), ReadSegment::kClosed}}, {{doubtful}}).isComplete());
+}
+
 // ---- replicas that came through a loss of power
 
 Replica shortened(Replica replica, uint32_t length_bytes) {
