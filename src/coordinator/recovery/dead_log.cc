@@ -10,6 +10,8 @@ namespace ramcore::coordinator {
 namespace {
 
 constexpr size_t kShownMax = 10;
+// For how long a survivor waits for answers that may make its plan shorter.
+constexpr int64_t kSurvivorGraceNs = runtime::kNanosPerSecond;
 
 std::string text(const std::vector<SegmentId>& segments) {
   std::string list;
@@ -74,11 +76,10 @@ void DeadLog::review() {
   loss_token_ = 0;
   if (survey_.isComplete()) return;
   salvage_ = salvageLog(floor, answers_, facts);
-  if (haveAllAnswered()) loss_token_ = salvage_.token(dead_, away());
+  if (hasAllAnswers()) loss_token_ = salvage_.token(dead_, away());
 }
 
-// Whether all live servers that keep replicas have answered: nothing is given up that one of them might still offer.
-bool DeadLog::haveAllAnswered() const {
+bool DeadLog::hasAllAnswers() const {
   for (const Server* server : parts_.membership.servers()) {
     if (server->alive && server->keeps_replicas && !answers_.contains(server->id)) return false;
   }
@@ -143,10 +144,22 @@ std::vector<ServerId> DeadLog::away() const {
 }
 
 DeadLog::SurvivorPlan DeadLog::planForSurvivor() const {
-  SurvivorPlan out{.plan = plan(), .read = parts_.membership.find(dead_)->read};
+  const Server& server = *parts_.membership.find(dead_);
   // A salvage makes other versions of what it brings back, and an operator has agreed to it.
-  if (!out.plan.is_salvage) out.read = narrowForSurvivor(survey_.head, out.plan.segments);
-  return out;
+  if (!survey_.isComplete()) return {.plan = plan(), .read = server.read};
+  LogSurvey survey = surveyLog(server.floor, answers_,
+                               {.nobody_is_away = away().empty(), .read = server.read, .is_for_survivor = true});
+  if (!survey.isComplete()) survey = survey_;
+  std::vector<ReadSegment> read = narrowForSurvivor(survey.head, survey.segments);
+  return {.plan = {dead_, std::move(survey.holders), std::move(survey.segments), false}, .read = std::move(read)};
+}
+
+int64_t DeadLog::readyForSurvivorNs() const { return hasAllAnswers() ? 0 : asked_ns_ + kSurvivorGraceNs; }
+
+runtime::Task<bool> DeadLog::storeRead(std::vector<ReadSegment> read) const {
+  if (parts_.membership.find(dead_)->read == read) co_return true;
+  const Status stored = co_await parts_.membership.storeRead(dead_, std::move(read));
+  co_return stored == Status::Ok && !parts_.journal.stopping();
 }
 
 LogPlan DeadLog::plan() const {

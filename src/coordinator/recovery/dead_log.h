@@ -30,6 +30,8 @@ class DeadLog {
   /// Computes survey(), salvage() and lossToken() from the answers of servers that live now.
   void review();
 
+  /// Whether all live servers that keep replicas have answered: nothing else turns up while no server comes.
+  bool hasAllAnswers() const;
   /// True if an answer is awaited.
   bool isAsking() const;
   /// Time of the first question since the answers were forgotten; 0: there was none.
@@ -58,6 +60,11 @@ class DeadLog {
   };
   /// The same for a survivor, which keeps what it has read.
   SurvivorPlan planForSurvivor() const;
+  /// From when on a survivor may be told: other recoveries will have to read as far, so the shortest replicas should
+  /// be known.
+  int64_t readyForSurvivorNs() const;
+  /// False: it cannot be stored now.
+  runtime::Task<bool> storeRead(std::vector<ReadSegment> read) const;
 
  private:
   /// The state of the question to one backup.
@@ -67,7 +74,6 @@ class DeadLog {
     int64_t again_ns = 0;  ///< it is not asked again before
   };
 
-  bool haveAllAnswered() const;
   std::string whatIsDoubtful(const DoubtfulSegment& doubtful) const;
 
   const Parts parts_;

@@ -255,17 +255,13 @@ std::optional<int64_t> RecoveryManager::awaitOtherLogs(ServerId dead, Recovery& 
 // The open tablets of which all logs may be fetched.
 std::vector<TabletId> RecoveryManager::assignable(ServerId dead) const {
   std::vector<TabletId> ids = workOf(dead).open;
-  std::erase_if(ids, [&](TabletId id) {
-    const ServerId other = otherDead(*parts_.map.findTablet(id), dead);
-    return !mayFetchFrom(other);
-  });
+  std::erase_if(ids, [&](TabletId id) { return !mayFetchFrom(otherDead(*parts_.map.findTablet(id), dead)); });
   return ids;
 }
 
 // Whether the log of this dead server is complete, too; it may be none.
 bool RecoveryManager::mayFetchFrom(ServerId other) const {
   if (other == ServerId()) return true;
-  // The verdict on it may be so new that its recovery has not begun.
   const auto known = recoveries_.find(other);
   return known != recoveries_.end() && known->second.log.mayBegin();
 }
@@ -291,9 +287,17 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   if (!log.survey().isComplete()) {
     parts_.trace.warning(text(dead) + " is recovered without what is missing, as was accepted: " + log.whatIsMissing());
   }
-  // The plan is made now: while the attempt is being stored, the log may be reviewed again.
+  const bool has_survivor = hasSurvivor(dead);
+  if (has_survivor && now_ns < log.readyForSurvivorNs()) co_return log.readyForSurvivorNs();
+  // The plans are made now: while something is being stored, the log may be reviewed again.
+  LogPlan plan = log.plan();
+  DeadLog::SurvivorPlan for_survivor = log.planForSurvivor();
+  if (has_survivor && !co_await log.storeRead(std::move(for_survivor.read))) {
+    say(dead, recovery, "how far a survivor is to read its log cannot be stored now");
+    co_return parts_.journal.nowNs() + DeadLog::kAskAgainNs;
+  }
   turns_.attemptBegins(dead);
-  const bool assigned = co_await assign(dead, log.plan(), log.planForSurvivor());
+  const bool assigned = co_await assign(dead, std::move(plan), std::move(for_survivor.plan));
   turns_.attemptBegun(dead, assigned);  // even if the attempt has failed already
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : DeadLog::kAskAgainNs);
@@ -383,7 +387,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 
 // Gives each open tablet to a server: stored first, under a new epoch. False if there is no server, or no space to
 // store it.
-runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan, DeadLog::SurvivorPlan for_survivor) {
+runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan, LogPlan for_survivor) {
   auto guard = co_await parts_.map_lock.lock();
   const ServerId alone = turns_.chooseMaster(dead);
   MasterLoads loads = alone != ServerId() ? MasterLoads(alone) : MasterLoads(parts_, attempts_);
@@ -401,18 +405,14 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan, DeadLog
   if (parts_.journal.stopping()) co_return false;
   // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
   // to another server as well.
-  const bool any_survivor = std::ranges::any_of(given, [](const auto& one) { return one.first.is_survivor; });
-  const bool may_read = !any_survivor || co_await storeRead(dead, std::move(for_survivor.read));
-  for (const auto& [order, part] : given) {
-    if (may_read || !order.is_survivor) begin(order.is_survivor ? for_survivor.plan : plan, order, part);
-  }
-  co_return is_stored&& may_read;
+  for (const auto& [order, part] : given) begin(order.is_survivor ? for_survivor : plan, order, part);
+  co_return is_stored;
 }
 
-// False: what a survivor is to read cannot be stored now, so it is not told to.
-runtime::Task<bool> RecoveryManager::storeRead(ServerId dead, std::vector<ReadSegment> read) {
-  if (parts_.membership.find(dead)->read == read) co_return true;
-  co_return co_await parts_.membership.storeRead(dead, std::move(read)) == Status::Ok && !parts_.journal.stopping();
+// Whether a server that lives keeps what it has read of this log.
+bool RecoveryManager::hasSurvivor(ServerId dead) const {
+  return std::ranges::any_of(parts_.map.tabletsInLogOf(dead),
+                             [this](const Tablet* tablet) { return bool{survivorOf(*tablet)}; });
 }
 
 void RecoveryManager::begin(const LogPlan& plan, const Order& order, const Part& part) {

@@ -146,8 +146,8 @@ class RecoveryManager final : public TabletOperations {
   runtime::Task<void> fence(ServerId dead, ServerId backup);
   void review(ServerId dead, Recovery& recovery);
   void say(ServerId dead, Recovery& recovery, std::string text);
-  runtime::Task<bool> assign(ServerId dead, LogPlan plan, DeadLog::SurvivorPlan for_survivor);
-  runtime::Task<bool> storeRead(ServerId dead, std::vector<ReadSegment> read);
+  runtime::Task<bool> assign(ServerId dead, LogPlan plan, LogPlan for_survivor);
+  bool hasSurvivor(ServerId dead) const;
   void begin(const LogPlan& plan, const Order& order, const Part& part);
   bool mayFetchFrom(ServerId other) const;
   runtime::Task<bool> storeAssigned(ServerId dead, const std::vector<TabletId>& ids, MasterLoads& loads, Given& given);

@@ -13,14 +13,12 @@ using Answers = std::map<ServerId, std::vector<Replica>>;
 
 using Read = std::span<const ReadSegment>;
 
-// Whether an open replica has all that a survivor has read of the segment.
-bool hasWhatWasRead(const Read& read, const Replica& replica) {
-  if (RC_MUTATION("forget-what-was-read")) return true;
-  const auto known = std::ranges::find(read, replica.segment, &ReadSegment::segment);
-  return known == read.end() || replica.length_bytes >= known->length_bytes;
+const ReadSegment* findRead(const Read& read, SegmentId segment) {
+  const auto known = std::ranges::find(read, segment, &ReadSegment::segment);
+  return known == read.end() || RC_MUTATION("forget-what-was-read") ? nullptr : &*known;
 }
 
-// What counts as the log of a server that may have died at any moment, and which others may have read since.
+// What counts as the log of a server that may have died at any moment, and which a survivor may have read since.
 struct Bounds {
   const ReplicaFloor& floor;
   Read read;
@@ -30,16 +28,29 @@ struct Bounds {
     if (replica.is_closed || !replica.has_digest) return false;
     return ReplicaFloor{replica.segment, replica.epoch} >= floor || RC_MUTATION("ignore-the-floor");
   }
-  bool mayBeRead(const Replica& replica) const { return countsOpen(replica) && hasWhatWasRead(read, replica); }
-  bool mayBeEnd(const Replica& replica) const {
-    const bool was_behind =
-        !read.empty() && replica.segment < read.back().segment && !RC_MUTATION("forget-what-was-read");
-    return countsOpen(replica) && !was_behind;
+  // Whether it has all that was read of its segment as well.
+  bool mayBeRead(const Replica& replica) const {
+    const ReadSegment* known = findRead(read, replica.segment);
+    return countsOpen(replica) && (known == nullptr || replica.length_bytes >= known->length_bytes);
   }
-  // Whether something that was appended to this end was replayed. Then its predecessor was closed.
-  bool wasReplayed(SegmentId end) const {
-    return !read.empty() && read.back().segment == end && read.back().length_bytes != ReadSegment::kCut &&
-           !RC_MUTATION("forget-what-was-read");
+  // The end that was read stays the end: a later one may list less. It had been proved, so nothing behind it was
+  // acknowledged. If it was cut, its predecessor is an end as well.
+  bool mayBeEnd(const Replica& replica) const {
+    if (read.empty() || RC_MUTATION("forget-what-was-read")) return countsOpen(replica);
+    const bool is_predecessor =
+        read.back().length_bytes == ReadSegment::kCut && replica.segment == read.front().segment;
+    return countsOpen(replica) && (is_predecessor || replica.segment == read.back().segment);
+  }
+  // Whether something of this segment was replayed. Then it is not cut, and its predecessor was closed.
+  bool wasReplayed(SegmentId segment) const {
+    const ReadSegment* known = findRead(read, segment);
+    return known != nullptr && known->length_bytes != ReadSegment::kCut;
+  }
+  // Everything that was acknowledged is in what was read.
+  bool mayBeShort(const Replica& replica) const {
+    if (RC_MUTATION("doubt-whole-replicas")) return !replica.is_closed;
+    const bool is_proved = wasReplayed(replica.segment) && mayBeRead(replica);
+    return replica.maybe_short && !is_proved && !RC_MUTATION("trust-short-replicas");
   }
 };
 
@@ -58,21 +69,17 @@ const Replica* findEnd(const Bounds& bounds, const Answers& answers) {
   return end;
 }
 
-bool mayBeShort(const Replica& replica) {
-  if (RC_MUTATION("doubt-whole-replicas")) return !replica.is_closed;
-  return replica.maybe_short && !RC_MUTATION("trust-short-replicas");
-}
-
 using Holder = std::pair<ServerId, const Replica*>;
 
 // The replicas of one member of the log, or of its end, with their servers.
 struct Holders {
+  const Bounds* bounds = nullptr;
   std::vector<Holder> closed;  // whole
   std::vector<Holder> open;    // open ones that count
 
   bool isSure() const { return !closed.empty() || isSurelyOpen(); }
   bool isSurelyOpen() const {
-    return std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
+    return std::any_of(open.begin(), open.end(), [this](const auto& one) { return !bounds->mayBeShort(*one.second); });
   }
   std::vector<Holder> chosen(bool is_end) const;
 };
@@ -86,7 +93,7 @@ std::vector<Holder> Holders::chosen(bool is_end) const {
   uint32_t longest = 0;
   for (const auto& [server, replica] : open) longest = std::max(longest, replica->length_bytes);
   for (const Holder& one : open) {
-    if (is_sure ? !mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
+    if (is_sure ? !bounds->mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
   }
   // A server reports one replica of each segment. If it reports two, the closed one is read.
   std::ranges::sort(replicas, {}, [](const Holder& one) { return std::pair(one.first, !one.second->is_closed); });
@@ -95,11 +102,24 @@ std::vector<Holder> Holders::chosen(bool is_end) const {
   return replicas;
 }
 
+// The predecessor of an end, if it is proved to be the end as well: one of its open replicas is certainly not short.
+const Replica* findEarlierEnd(const Bounds& bounds, const Answers& answers, const Replica& end) {
+  const Replica* found = nullptr;
+  for (const auto& [server, replicas] : answers) {
+    for (const Replica& replica : replicas) {
+      const bool is_end = replica.segment == end.previous_head && bounds.mayBeEnd(replica) &&
+                          bounds.mayBeRead(replica) && !bounds.mayBeShort(replica);
+      if (is_end && (found == nullptr || replica.epoch > found->epoch)) found = &replica;
+    }
+  }
+  return found;
+}
+
 std::map<SegmentId, Holders> findHolders(const Bounds& bounds, const Answers& answers, const Replica& end) {
   const SegmentId open_predecessor = bounds.wasReplayed(end.segment) ? SegmentId() : end.previous_head;
   std::map<SegmentId, Holders> members;
-  for (const SegmentId member : end.members) members[member];
-  members[end.segment];
+  for (const SegmentId member : end.members) members[member].bounds = &bounds;
+  members[end.segment].bounds = &bounds;
   for (const auto& [server, replicas] : answers) {
     for (const Replica& replica : replicas) {
       const auto member = members.find(replica.segment);
@@ -135,6 +155,7 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
   const Bounds bounds{floor, facts.read};
   const Replica* end = findEnd(bounds, answers);
   if (end == nullptr) return survey;
+  if (const Replica* earlier = facts.is_for_survivor ? findEarlierEnd(bounds, answers, *end) : nullptr) end = earlier;
   survey.head = end->segment;
   const std::map<SegmentId, Holders> members = findHolders(bounds, answers, *end);
   std::map<SegmentId, std::vector<Holder>> chosen;
@@ -160,7 +181,8 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
     // needs an open replica that is certainly not short, unless nobody is away. A closed one is not enough: a segment
     // that was closed had a successor, which may be away, and open replicas that came through a loss of power may have
     // lost that they were closed.
-    const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
+    const bool is_end = segment == end->segment && !bounds.wasReplayed(segment);
+    const bool is_sure = is_end ? holders.isSurelyOpen() : holders.isSure();
     if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});
     for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);

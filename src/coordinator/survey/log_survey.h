@@ -63,6 +63,9 @@ struct SurveyFacts {
   bool nobody_is_away = false;
   /// What survivors have read of the log: Server::read.
   std::span<const ReadSegment> read = {};
+  /// A survivor reads no further than it has to: where the predecessor of the end is proved to be the end as well, it
+  /// is taken.
+  bool is_for_survivor = false;
 };
 
 /// The proof that a log can be recovered. docs/recovery.md says why the answers of some of the backups are enough.
@@ -76,7 +79,8 @@ struct SurveyFacts {
 /// An open replica that may be short proves which segment it belongs to, but not where that segment ends. Open replicas
 /// that may be short are not read if there is another one. If there is none, the longest is the end when no longer one
 /// can turn up; otherwise the log is not complete.
-/// After a survivor has read the log, no open replica counts that has less than was read, and no earlier end.
+/// After a survivor has read the log, no open replica counts that has less than was read, and the end that was read
+/// stays the end.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from the dead server any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,

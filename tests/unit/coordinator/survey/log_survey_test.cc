@@ -194,7 +194,14 @@ Replica ofLength(uint32_t length_bytes, Replica replica) {
   return replica;
 }
 LogSurvey afterReading(const std::vector<ReadSegment>& read, const std::vector<std::vector<Replica>>& answers) {
-  return surveyLog({SegmentId(1), 1}, answersOf(answers), {.nobody_is_away = true, .read = read});
+  return surveyLog({SegmentId(1), 1}, answersOf(answers), {.nobody_is_away = false, .read = read});
+}
+LogSurvey forSurvivor(const std::vector<std::vector<Replica>>& answers) {
+  return surveyLog({SegmentId(1), 1}, answersOf(answers), {.is_for_survivor = true});
+}
+Replica doubtfulOne(Replica replica) {
+  replica.maybe_short = true;
+  return replica;
 }
 
 TEST(LogSurvey, NoLessIsReadThanASurvivorHasRead) {
@@ -207,16 +214,36 @@ TEST(LogSurvey, NoLessIsReadThanASurvivorHasRead) {
   EXPECT_EQ(shorter.missing, std::vector<SegmentId>{SegmentId(2)}) << "though nobody is away";
   EXPECT_TRUE(afterReading({}, {{end(499)}}).isComplete());
   EXPECT_TRUE(afterReading(read, {{end(499)}, {ofLength(300, closedHead(2))}}).isComplete()) << "a closed one has all";
-  Replica doubtful = end(499);
-  doubtful.maybe_short = true;
-  EXPECT_FALSE(afterReading(read, {{doubtful}}).isComplete());
+  EXPECT_FALSE(afterReading(read, {{doubtfulOne(end(499))}}).isComplete());
+  EXPECT_TRUE(afterReading(read, {{doubtfulOne(end(500))}}).isComplete()) << "nothing was acknowledged behind that";
+  EXPECT_TRUE(afterReading(read, {{doubtfulOne(end(600))}, {end(499)}}).isComplete());
 }
 
-TEST(LogSurvey, AnEarlierEndThanASurvivorHasReadIsNone) {
-  const std::vector<std::vector<Replica>> answers{{openHead(2, 1, {2})}};
-  EXPECT_EQ(afterReading({{SegmentId(3), ReadSegment::kCut}}, answers).head, SegmentId());
-  EXPECT_EQ(afterReading({{SegmentId(2), ReadSegment::kCut}}, answers).head, SegmentId(2));
-  EXPECT_EQ(afterReading({{SegmentId(1), 50}}, answers).head, SegmentId(2)) << "a later one has more";
+// A later end may list less: survivors of the cleaner in the place of what they were made from.
+TEST(LogSurvey, TheEndThatASurvivorHasReadStaysTheEnd) {
+  const std::vector<std::vector<Replica>> both{
+      {closedSegment(1), ofLength(600, openHead(2, 0, {1, 2}))},
+      {closedHead(2), closedSegment(4), ofLength(200, openHead(3, 2, {2, 3, 4}))}};
+  EXPECT_EQ(afterReading({}, both).head, SegmentId(3));
+  const LogSurvey again = afterReading({{SegmentId(2), 600}}, both);
+  EXPECT_EQ(again.head, SegmentId(2));
+  ASSERT_TRUE(again.isComplete());
+  EXPECT_EQ(again.segments.front().id, SegmentId(1));
+  EXPECT_EQ(afterReading({{SegmentId(2), 601}}, both).head, SegmentId(2)) << "it says where the log ends";
+  EXPECT_EQ(afterReading({{SegmentId(3), 200}}, {both[0]}).head, SegmentId()) << "an earlier one has less";
+  const std::vector<ReadSegment> cut{{SegmentId(2), 500}, {SegmentId(3), ReadSegment::kCut}};
+  const LogSurvey predecessor = afterReading(cut, {both[0]});
+  EXPECT_EQ(predecessor.head, SegmentId(2)) << "all that was replayed is there";
+  EXPECT_TRUE(predecessor.isComplete());
+}
+
+TEST(LogSurvey, ASurvivorIsToldTheEarliestEnd) {
+  const std::vector<Replica> end{closedHead(2), openHead(3, 2, {2, 3})};
+  const Replica earlier = ofLength(600, openHead(2, 0, {2}));
+  EXPECT_EQ(forSurvivor({end, {earlier}}).head, SegmentId(2));
+  EXPECT_EQ(forSurvivor({end, {doubtfulOne(earlier)}}).head, SegmentId(3)) << "it may not be all of it";
+  EXPECT_EQ(forSurvivor({end}).head, SegmentId(3));
+  EXPECT_EQ(surveyLog({SegmentId(1), 1}, answersOf({end, {earlier}}), {}).head, SegmentId(3));
 }
 
 TEST(LogSurvey, AnEndThatWasReplayedIsNotCut) {
@@ -247,9 +274,8 @@ TEST(LogSurvey, ASurvivorReadsTheShortestOfOpenReplicas) {
             (std::vector<ReadSegment>{{SegmentId(2), 200}, {SegmentId(3), ReadSegment::kCut}}));
   EXPECT_EQ(cut.segments[0].holders, std::vector<uint32_t>{1});
   EXPECT_EQ(cut.segments[1].holders, (std::vector<uint32_t>{0, 1}));
-  Replica doubtful = ofLength(100, openHead(3, 2, {3}));
-  doubtful.maybe_short = true;
-  LogSurvey closed = afterReading({}, {{doubtful}, {closedHead(3)}});
+  const Replica doubtful = doubtfulOne(ofLength(100, openHead(3, 2, {3})));
+  LogSurvey closed = surveyLog({SegmentId(1), 1}, answersOf({{doubtful}, {closedHead(3)}}), {.nobody_is_away = true});
   ASSERT_TRUE(closed.isComplete());
   EXPECT_EQ(narrowForSurvivor(closed.head, closed.segments),
             (std::vector<ReadSegment>{{SegmentId(3), ReadSegment::kClosed}}));
