@@ -19,7 +19,7 @@ class WithACluster(unittest.TestCase):
     """Three servers with copies of each other's objects."""
 
     def setUp(self):
-        self.cluster = self.enterContext(Cluster(servers=3, replicas=2))
+        self.cluster = self.enterContext(Cluster(servers=3, replicas=2, coordinator_in_memory=False))
         self.cluster.wait_status(lambda now: now["health"] == "ok")
         self.cluster.rc("create", "t")
         for i in range(20):

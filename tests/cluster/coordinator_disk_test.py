@@ -26,7 +26,7 @@ class SmallDisk(Cluster):
     """Its coordinator has a disk of its own, of some hundred kilobytes."""
 
     def __init__(self, **options):
-        super().__init__(autostart=False, **options)
+        super().__init__(autostart=False, coordinator_in_memory=False, **options)
         self.metrics = free_port()
         os.mkdir(self.path("coordinator"))
 
@@ -96,7 +96,7 @@ class RightsTest(unittest.TestCase):
     def test_nobody_else_may_read_what_daemons_keep(self):
         usual = os.umask(0o022)
         self.addCleanup(os.umask, usual)
-        with Cluster(servers=2, replicas=1) as cluster:
+        with Cluster(servers=2, replicas=1, coordinator_in_memory=False) as cluster:
             cluster.rc("create", "t")
             found = {}
             for top in ("coordinator", "s1", "s2"):
@@ -109,7 +109,7 @@ class RightsTest(unittest.TestCase):
             self.assertEqual({path: oct(mode) for path, mode in found.items() if mode & 0o077}, {})
 
     def test_a_database_of_an_older_version_is_closed_to_others(self):
-        with Cluster(servers=0) as cluster:
+        with Cluster(servers=0, coordinator_in_memory=False) as cluster:
             cluster.coordinator.stop()
             path = cluster.path("coordinator/coordinator.sqlite")
             os.chmod(path, 0o644)
