@@ -74,6 +74,31 @@ RecoveryProgress progressOf(const control::RecoveryStatus& recovery) {
   return progress;
 }
 
+void read(const control::MigrationStatusResponse& response, MigrationStatus& out) {
+  switch (response.state()) {
+    case control::MIGRATION_RUNNING:
+      out.state = MigrationStatus::State::Running;
+      break;
+    case control::MIGRATION_DONE:
+      out.state = MigrationStatus::State::Done;
+      break;
+    case control::MIGRATION_CANCELLED:
+      out.state = MigrationStatus::State::Cancelled;
+      break;
+    case control::MIGRATION_FAILED:
+      out.state = MigrationStatus::State::Failed;
+      break;
+    default:
+      break;
+  }
+  out.objects = response.objects();
+  out.bytes = response.bytes();
+  out.fraction = response.fraction() >= 0 && response.fraction() <= 1 ? response.fraction() : 0;
+  out.reason = response.reason();
+  out.step = response.step();
+  out.lacks_room = response.lacks_room();
+}
+
 }  // namespace
 
 CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
@@ -259,10 +284,12 @@ Task<Status> CoordinatorStub::closeClient(ClientId client, int64_t deadline_ns) 
 
 // ---- administration
 
-Task<Result<uint64_t>> CoordinatorStub::moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns) {
+Task<Result<uint64_t>> CoordinatorStub::moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns,
+                                                   uint64_t rate_max) {
   control::MoveTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_destination(destination.value);
+  request.set_rate_max(rate_max);
   control::MoveTabletResponse response;
   const Status status = co_await call(Opcode::MoveTablet, request, response, Effect::Once, deadline_ns);
   if (status != Status::Ok) co_return status;
@@ -289,28 +316,36 @@ Task<Result<MigrationStatus>> CoordinatorStub::migrationStatus(uint64_t migratio
   const Status status = co_await call(Opcode::MigrationStatus, request, response, Effect::None, deadline_ns);
   if (status != Status::Ok) co_return status;
   MigrationStatus out;
-  switch (response.state()) {
-    case control::MIGRATION_RUNNING:
-      out.state = MigrationStatus::State::Running;
-      break;
-    case control::MIGRATION_DONE:
-      out.state = MigrationStatus::State::Done;
-      break;
-    case control::MIGRATION_CANCELLED:
-      out.state = MigrationStatus::State::Cancelled;
-      break;
-    case control::MIGRATION_FAILED:
-      out.state = MigrationStatus::State::Failed;
-      break;
-    default:
-      break;
-  }
-  out.objects = response.objects();
-  out.bytes = response.bytes();
-  out.fraction = response.fraction() >= 0 && response.fraction() <= 1 ? response.fraction() : 0;
-  out.reason = response.reason();
-  out.step = response.step();
+  read(response, out);
   co_return out;
+}
+
+Task<Result<std::vector<MigrationRecord>>> CoordinatorStub::listMigrations(int64_t deadline_ns) {
+  control::ListMigrationsResponse response;
+  const Status status = co_await call(Opcode::ListMigrations, control::Empty(), response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<MigrationRecord> out;
+  for (const control::MigrationRecord& record : response.migrations()) {
+    MigrationRecord& to = out.emplace_back();
+    read(record.status(), to);
+    to.migration = record.migration();
+    to.tablet = TabletId(record.tablet());
+    to.table = TableId(record.table());
+    to.source = ServerId(record.source());
+    to.destination = ServerId(record.destination());
+    to.age_ns = std::max<int64_t>(record.age_ns(), -1);
+    to.over_for_ns = std::max<int64_t>(record.over_for_ns(), -1);
+    to.rate_max = record.rate_max();
+  }
+  co_return out;
+}
+
+Task<Status> CoordinatorStub::setMigrationRate(uint64_t migration, uint64_t rate_max, int64_t deadline_ns) {
+  control::SetMigrationRateRequest request;
+  request.set_migration(migration);
+  request.set_rate_max(rate_max);
+  control::Empty response;
+  co_return co_await call(Opcode::SetMigrationRate, request, response, Effect::Idempotent, deadline_ns);
 }
 
 Task<Status> CoordinatorStub::cancelMigration(uint64_t migration, int64_t deadline_ns) {
@@ -326,6 +361,27 @@ Task<Status> CoordinatorStub::acceptLoss(ServerId dead, uint64_t token, int64_t 
   request.set_token(token);
   control::Empty response;
   co_return co_await call(Opcode::AcceptLoss, request, response, Effect::Idempotent, deadline_ns);
+}
+
+Task<Result<std::vector<TabletLoad>>> CoordinatorStub::clusterLoads(int64_t deadline_ns) {
+  control::ClusterLoadsResponse response;
+  const Status status = co_await call(Opcode::ClusterLoads, control::Empty(), response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<TabletLoad> out;
+  for (const control::TabletLoadsResponse& server : response.servers()) {
+    for (const control::TabletLoad& load : server.tablets()) {
+      TabletLoad& to = out.emplace_back();
+      to.server = ServerId(server.id());
+      to.tablet = TabletId(load.tablet());
+      to.objects = load.objects();
+      to.bytes = load.bytes();
+      to.calls = load.reads() + load.writes();
+      to.called.assign(load.called().begin(), load.called().end());
+      std::ranges::sort(to.called);
+      to.hot_key = load.hot_key();
+    }
+  }
+  co_return out;
 }
 
 Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, bool lists_sessions) {

@@ -89,9 +89,33 @@ struct MigrationStatus {
   State state = State::Unknown;
   uint64_t objects = 0;
   uint64_t bytes = 0;
-  double fraction = 0;  ///< 0..1 of the tablet's hash range
-  std::string reason;   ///< of a failure; while it runs: what it waits for, if that does not come
-  std::string step;     ///< while it runs, for a person
+  double fraction = 0;      ///< 0..1 of the tablet's hash range
+  std::string reason;       ///< of a failure; while it runs: what it waits for, if that does not come
+  std::string step;         ///< while it runs, for a person
+  bool lacks_room = false;  ///< of a failure: the destination has no room
+};
+
+/// A move that is under way, or one of the last that are over.
+struct MigrationRecord : MigrationStatus {
+  uint64_t migration = 0;
+  TabletId tablet;
+  TableId table;
+  ServerId source;
+  ServerId destination;
+  int64_t age_ns = -1;       ///< since it was asked for; -1: before the coordinator started
+  int64_t over_for_ns = -1;  ///< of one that is over: since then; -1: since before the coordinator started
+  uint64_t rate_max = 0;     ///< bytes a second at the most; 0: any
+};
+
+/// What a server says of one of its tablets.
+struct TabletLoad {
+  ServerId server;
+  TabletId tablet;
+  uint64_t objects = 0;  ///< this and bytes: estimated
+  uint64_t bytes = 0;
+  uint64_t calls = 0;           ///< since the server has the tablet
+  std::vector<KeyHash> called;  ///< key hashes of some of the last calls, ascending
+  std::string hot_key;          ///< that half of the calls or more are for; empty: there is none
 };
 
 /// The coordinator's calls, typed. Each call is repeated until it is answered or its deadline passes, at each
@@ -145,7 +169,9 @@ class CoordinatorStub {
   runtime::Task<Status> closeClient(ClientId client, int64_t deadline_ns);
 
   /// Gives the migration's number.
-  runtime::Task<Result<uint64_t>> moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns);
+  /// @param rate_max  bytes a second at which its contents come at the most; 0: any
+  runtime::Task<Result<uint64_t>> moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns,
+                                             uint64_t rate_max = 0);
   struct Halves {
     TabletId lower;
     TabletId upper;
@@ -153,9 +179,15 @@ class CoordinatorStub {
   runtime::Task<Result<Halves>> splitTable(TableId table, KeyHash at, int64_t deadline_ns);
   runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
   runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
+  /// Moves that are under way, and the last ones that are over, in the order in which they were asked for.
+  runtime::Task<Result<std::vector<MigrationRecord>>> listMigrations(int64_t deadline_ns);
+  /// Changes how fast the contents of a move come. BadRequest: it is over; NotFound.
+  runtime::Task<Status> setMigrationRate(uint64_t migration, uint64_t rate_max, int64_t deadline_ns);
   /// @param lists_sessions  true: the answer also lists sessions, and not only their numbers; it is long in a large
   ///                        cluster
   runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns, bool lists_sessions = false);
+  /// How large tablets are, and what calls there are to them: of the servers that answered.
+  runtime::Task<Result<std::vector<TabletLoad>>> clusterLoads(int64_t deadline_ns);
   /// Makes the recovery of a dead server go on without what is missing of its log.
   /// @param token  RecoveryProgress::loss_token of what is accepted
   /// Failure: WrongVersion: the situation has changed since; NotFound: there is no such recovery.

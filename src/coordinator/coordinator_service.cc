@@ -40,19 +40,6 @@ control::MasterStanding standingOf(const Server* server, bool is_still_to_come) 
   return server == nullptr && is_still_to_come ? control::STANDING_UNKNOWN : control::STANDING_RELEASED;
 }
 
-control::MigrationState stateOf(MigrationStep step) {
-  switch (step) {
-    case MigrationStep::Done:
-      return control::MIGRATION_DONE;
-    case MigrationStep::Cancelled:
-      return control::MIGRATION_CANCELLED;
-    case MigrationStep::Failed:
-      return control::MIGRATION_FAILED;
-    default:
-      return control::MIGRATION_RUNNING;
-  }
-}
-
 }  // namespace
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
@@ -80,11 +67,9 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::renewClient>(Opcode::RenewClient, *this, rules(users));
   table.add<&Self::closeClient>(Opcode::CloseClient, *this, rules(users));
   table.add<&StatusService::clusterStatus>(Opcode::ClusterStatus, status_, rules(users));
-  table.add<&Self::migrationStatus>(Opcode::MigrationStatus, *this, rules(users));
-  table.add<&Self::moveTablet>(Opcode::MoveTablet, *this, rules(admins));
-  table.add<&Self::splitTable>(Opcode::SplitTable, *this, rules(admins));
-  table.add<&Self::cancelMigration>(Opcode::CancelMigration, *this, rules(admins));
+  table.add<&StatusService::clusterLoads>(Opcode::ClusterLoads, status_, rules(admins));
   table.add<&Self::acceptLoss>(Opcode::AcceptLoss, *this, rules(admins));
+  moves_.addTo(table);
 }
 
 void CoordinatorService::ping(Request request) { request.reply(gate_.state()); }
@@ -350,62 +335,7 @@ void CoordinatorService::getTablets(Request request) {
   rpc::replyControl(std::move(request), response);
 }
 
-// ---- moves and splits
-
-runtime::Task<void> CoordinatorService::moveTablet(Request request) {
-  Journal::Running running(services_.journal);
-  control::MoveTabletRequest message;
-  const Status received = gate_.receiveSettled(request, message);
-  if (received != Status::Ok) co_return refuse(std::move(request), received);
-  const MigrationManager::Begun begun =
-      co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
-  const Status started = gate_.ofChange(begun.status);
-  if (started != Status::Ok) co_return refuse(std::move(request), started);
-  control::MoveTabletResponse response;
-  response.set_migration(begun.id.value);
-  rpc::replyControl(std::move(request), response);
-}
-
-runtime::Task<void> CoordinatorService::splitTable(Request request) {
-  Journal::Running running(services_.journal);
-  control::SplitTableRequest message;
-  const Status received = gate_.receiveSettled(request, message);
-  if (received != Status::Ok) co_return refuse(std::move(request), received);
-  const SplitManager::Halves halves =
-      co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
-  const Status split = gate_.ofChange(halves.status);
-  if (split != Status::Ok) co_return refuse(std::move(request), split);
-  control::SplitTableResponse response;
-  response.set_lower_tablet(halves.lower.value);
-  response.set_upper_tablet(halves.upper.value);
-  rpc::replyControl(std::move(request), response);
-}
-
-void CoordinatorService::migrationStatus(Request request) {
-  control::MigrationStatusRequest message;
-  const Status received = gate_.receive(request, message);
-  if (received != Status::Ok) return refuse(std::move(request), received);
-  const MigrationManager::Progress* progress = services_.migrations.find(MigrationId(message.migration()));
-  if (progress == nullptr) return refuse(std::move(request), Status::NotFound);
-  control::MigrationStatusResponse response;
-  response.set_state(stateOf(progress->migration.step));
-  response.set_objects(progress->migration.objects);
-  response.set_bytes(progress->migration.bytes);
-  response.set_fraction(progress->migration.step == MigrationStep::Done ? 1 : progress->fraction);
-  response.set_reason(progress->migration.reason.empty() ? progress->waits_for : progress->migration.reason);
-  if (!progress->migration.isOver()) response.set_step(std::string(textOf(progress->migration.step)));
-  rpc::replyControl(std::move(request), response);
-}
-
-runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
-  Journal::Running running(services_.journal);
-  control::CancelMigrationRequest message;
-  Status status = gate_.receiveSettled(request, message);
-  if (status == Status::Ok) {
-    status = gate_.ofChange(co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs()));
-  }
-  replyStatus(std::move(request), status);
-}
+// ---- recoveries
 
 runtime::Task<void> CoordinatorService::acceptLoss(Request request) {
   Journal::Running running(services_.journal);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "coordinator/coordinator_options.h"
+#include "coordinator/move_service.h"
 #include "coordinator/recovery/recovery_manager.h"
 #include "coordinator/request_gate.h"
 #include "coordinator/state/change_history.h"
@@ -34,7 +35,8 @@ class CoordinatorService {
         options_(options),
         gate_(services.journal, services.history, services.membership, services.trace),
         status_(
-            {services.journal, gate_, services.map, services.membership, services.recoveries, services.status_calls}) {}
+            {services.journal, gate_, services.map, services.membership, services.recoveries, services.status_calls}),
+        moves_({services.journal, gate_, services.migrations, services.splits}, options) {}
   void addTo(rpc::ServiceTable& table);
   /// Which requests are served; opened when the state has been read.
   RequestGate& gate() { return gate_; }
@@ -55,10 +57,6 @@ class CoordinatorService {
   void renewClient(rpc::Request request);
   runtime::Task<void> closeClient(rpc::Request request);
   runtime::Task<void> checkClients(rpc::Request request);
-  runtime::Task<void> moveTablet(rpc::Request request);
-  runtime::Task<void> splitTable(rpc::Request request);
-  void migrationStatus(rpc::Request request);
-  runtime::Task<void> cancelMigration(rpc::Request request);
   runtime::Task<void> acceptLoss(rpc::Request request);
 
  private:
@@ -68,6 +66,7 @@ class CoordinatorService {
   const CoordinatorOptions options_;
   RequestGate gate_;
   StatusService status_;
+  MoveService moves_;
 };
 
 }  // namespace ramcore::coordinator

@@ -21,6 +21,8 @@ constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSession
 // The share of an answer that the lists of sessions of all servers together may take: the rest is for tables and
 // tablets. Sessions of the servers after it are counted, but not listed.
 constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
+// Of what all servers say about their tablets, from which on samples of calls are left out.
+constexpr size_t kLoadsBytesMax = 4 * 1024 * 1024;
 // Elements of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
 // Recoveries in one answer. With all that is listed about so many the answer is still short enough.
@@ -69,6 +71,31 @@ void fillSilence(const Membership::SilentServer& silent, const Membership& membe
 
 }  // namespace
 
+runtime::Task<void> StatusService::clusterLoads(Request request) {
+  Journal::Running running(services_.journal);
+  control::Empty message;
+  const Status received = services_.gate.receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const std::vector<ServerId> asked = services_.membership.heardServers();
+  std::vector<control::TabletLoadsResponse> loads(asked.size());
+  std::vector<runtime::Task<Status>> calls;
+  for (size_t i = 0; i < asked.size(); ++i) calls.push_back(services_.calls.tabletLoads(asked[i], loads[i]));
+  control::ClusterLoadsResponse response;
+  size_t bytes = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const Status answered = co_await calls[i];
+    // An answer under another server's id is left out.
+    if (answered != Status::Ok || loads[i].id() != asked[i].value) continue;
+    bytes += loads[i].ByteSizeLong();
+    // Without the samples a large cluster can still be told from how its servers are filled.
+    if (bytes > kLoadsBytesMax) {
+      for (control::TabletLoad& load : *loads[i].mutable_tablets()) load.clear_called();
+    }
+    *response.add_servers() = std::move(loads[i]);
+  }
+  rpc::replyControl(std::move(request), response);
+}
+
 runtime::Task<void> StatusService::clusterStatus(Request request) {
   Journal::Running running(services_.journal);
   control::ClusterStatusRequest message;
@@ -88,8 +115,6 @@ runtime::Task<void> StatusService::clusterStatus(Request request) {
   for (size_t i = 0; i < asked.size(); ++i) {
     const Status answered = co_await calls[i];
     if (answered != Status::Ok) continue;
-    // The numbers of each tablet are for balancing. In the status, those of all servers together would be too long.
-    states[i].clear_tablets();
     // An answer under another server's id is left out, and so is one that would take the room of the others' answers.
     if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax + kListedBytesMax) continue;
     listed_bytes += states[i].ByteSizeLong();

@@ -24,6 +24,7 @@ class StatusService {
   explicit StatusService(const Services& services) : services_(services) {}
 
   runtime::Task<void> clusterStatus(rpc::Request request);
+  runtime::Task<void> clusterLoads(rpc::Request request);
 
  private:
   const Services services_;

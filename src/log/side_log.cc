@@ -53,6 +53,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     appended.end = {segment->id(), cursor.offset, 0};
     log_.stats().appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
     log_.stats().appended_bytes.fetch_add(total_bytes, std::memory_order_relaxed);
+    log_.stats().side_bytes.fetch_add(total_bytes, std::memory_order_relaxed);
     bytes_ += total_bytes;
     return appended;
   }
@@ -104,6 +105,7 @@ void SideLog::settle() {
   stats.live_bytes.fetch_add(static_cast<int64_t>(copied_bytes_), std::memory_order_relaxed);
   stats.appended_entries.fetch_add(copied_entries_, std::memory_order_relaxed);
   stats.appended_bytes.fetch_add(copied_bytes_, std::memory_order_relaxed);
+  stats.side_bytes.fetch_add(copied_bytes_, std::memory_order_relaxed);
   copied_bytes_ = 0;
   copied_result_bytes_ = 0;
   copied_large_bytes_ = 0;

@@ -98,8 +98,9 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
                 maintenance, master.environment_.trace}),
       tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
                       master.environment_.rcu, master.background_, master.environment_.trace, *master.changes_}),
-      report({id, master.store_, log, master.tablets_, pinned, master.environment_.dispatch, master.replicas_.get(),
+      report({id, master.store_, log, pinned, master.environment_.dispatch, master.replicas_.get(),
               master.environment_.backup}),
+      tablet_report({id, master.store_, *master.index_, master.tablets_}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                target.priorityPulls(), maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
@@ -162,6 +163,7 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);
   parts_->report.addTo(table);
+  parts_->tablet_report.addTo(table);
   parts_->source.addTo(table);
   if (replicas_ != nullptr) parts_->replica_service.emplace(*replicas_).addTo(table);
   environment_.dispatch.setOwnId(id.value);

@@ -19,6 +19,7 @@
 #include "master/replication/replica_service.h"
 #include "master/requests/master_service.h"
 #include "master/server_report.h"
+#include "master/tablet_report.h"
 #include "master/tablet_service.h"
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
@@ -158,6 +159,7 @@ class Master final : private LinkObserver {
     RecoveryTarget recovery;
     TabletService tablet_service;
     ServerReport report;
+    TabletReport tablet_report;
     MasterService service;
     std::optional<ReplicaService> replica_service;
   };

@@ -44,12 +44,6 @@ void ServerReport::serverState(rpc::Request request) {
   wire::control::ServerStateResponse answer;
   answer.set_id(parts_.self.value);
   wire::ServerNumbers numbers = logNumbers();
-  for (const store::Tablet& tablet : parts_.tablets.list()) {
-    wire::control::TabletLoad& load = *answer.add_tablets();
-    load.set_tablet(tablet.id.value);
-    load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));
-    load.set_writes(tablet.counters->writes.load(std::memory_order_relaxed));
-  }
   rpc::reportSessions(parts_.dispatch, message.lists_sessions() ? rpc::kSessionsListedMax : 0,
                       *answer.mutable_transports());
   numbers.requests = parts_.dispatch.requestCount();

@@ -6,20 +6,18 @@
 #include "master/replication/replica_manager.h"
 #include "rpc/dispatch.h"
 #include "store/object_store.h"
-#include "store/tablet_table.h"
 #include "wire/server_numbers.h"
 
 namespace ramcore::master {
 
-/// The handler of the coordinator's question about the server as a whole: its memory, its replicas, its tablets'
-/// counts and its sessions. Runs on the dispatch executor.
+/// The handler of the coordinator's question about the server as a whole: its memory, its replicas and
+/// its sessions. Runs on the dispatch executor.
 class ServerReport {
  public:
   struct Parts {
     ServerId self;
     store::ObjectStore& store;
     log::Log& log;
-    store::TabletTable& tablets;
     const PinnedValues& pinned;
     rpc::Dispatch& dispatch;
     const ReplicaManager* replicas;  ///< nullptr: without replication

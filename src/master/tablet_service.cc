@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "master/tablet_messages.h"
 #include "rpc/control_call.h"
 #include "runtime/await.h"
 #include "store/durability.h"
@@ -18,89 +19,6 @@ using rpc::Request;
 using wire::Opcode;
 
 constexpr int64_t kDrainPauseNs = 200 * runtime::kNanosPerMicro;
-
-store::Tablet fromControl(const control::Tablet& message) {
-  store::Tablet tablet;
-  tablet.id = TabletId(message.id());
-  tablet.table = TableId(message.table());
-  tablet.range = {message.first_hash(), message.last_hash()};
-  tablet.epoch = TabletEpoch(message.epoch());
-  // A level that is not known here becomes the safest. Its writers may get more than they asked for.
-  tablet.durability = message.durability() == control::DURABILITY_BUFFERED ? Durability::Buffered : Durability::Sync;
-  return tablet;
-}
-
-rpc::PeerAddress addressOf(uint64_t id, const google::protobuf::RepeatedPtrField<std::string>& locators) {
-  rpc::PeerAddress address{.id = id, .locators = {}};
-  for (const std::string& text : locators) {
-    auto locator = transport::Locator::parse(text);
-    if (locator.ok()) address.locators.push_back(std::move(locator).value());
-  }
-  return address;
-}
-
-/// @tparam Message  RecoverTabletsRequest or DeadLog, which have the same fields for a log
-/// @return false: it makes no sense
-template <typename Message>
-bool addLog(const Message& message, RecoveryPlan& plan) {
-  RecoveryPlan::Log& log = plan.logs.emplace_back();
-  log.dead = ServerId(message.dead());
-  log.is_salvage = message.salvage();
-  for (const control::ReplicaHolder& holder : message.holders()) {
-    log.holders.push_back(addressOf(holder.id(), holder.locators()));
-    if (holder.id() == 0 || log.holders.back().locators.empty()) return false;
-  }
-  for (const control::RecoverySegment& segment : message.segments()) {
-    RecoveryPlan::Segment& to = log.segments.emplace_back();
-    to.id = SegmentId(segment.segment());
-    to.holders = {segment.holders().begin(), segment.holders().end()};
-    to.is_cut = segment.cut();
-    for (const control::ReplicaVersion& replica : segment.replicas()) {
-      to.replicas.push_back({.epoch = replica.replica_epoch(),
-                             .length_bytes = replica.length_bytes(),
-                             .closed = static_cast<uint8_t>(replica.closed())});
-    }
-  }
-  return true;
-}
-
-// False: the request makes no sense.
-bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& plan) {
-  if (!addLog(message, plan)) return false;
-  if (message.has_second() && !addLog(message.second(), plan)) return false;
-  plan.is_survivor = message.survivor();
-  for (const control::Tablet& tablet : message.tablets()) {
-    RecoveryPlan::Part& part = plan.parts.emplace_back();
-    part.tablet = fromControl(tablet);
-    for (const RecoveryPlan::Log& log : plan.logs) {
-      const auto own = std::ranges::find(tablet.logs(), log.dead.value, &control::LogRef::server);
-      part.first_segments.emplace_back(own == tablet.logs().end() ? 0 : own->first_segment());
-    }
-  }
-  return plan.validate();
-}
-
-control::PullPhase phaseOf(MigrationTarget::Phase phase) {
-  using Phase = MigrationTarget::Phase;
-  switch (phase) {
-    case Phase::Preparing:
-      return control::PULL_PREPARING;
-    case Phase::Prepared:
-      return control::PULL_PREPARED;
-    case Phase::Adopting:
-      return control::PULL_ADOPTING;
-    case Phase::Adopted:
-      return control::PULL_ADOPTED;
-    case Phase::Arriving:
-      return control::PULL_ARRIVING;
-    case Phase::Arrived:
-      return control::PULL_ARRIVED;
-    case Phase::Joined:
-    case Phase::Settling:
-      return control::PULL_JOINED;
-  }
-  return control::PULL_PHASE_UNKNOWN;
-}
 
 bool isSensible(const store::Tablet& tablet) {
   return tablet.id && tablet.table && tablet.epoch && tablet.range.first <= tablet.range.last;
@@ -237,7 +155,10 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
   }
   noteDropped(id, epoch);
   parts_.recovery.cancel(id, epoch);
-  if (ask.keeps_tablet()) co_return request.reply(Status::Ok);
+  if (ask.keeps_tablet()) {
+    parts_.target.cancelReturn(id, epoch);
+    co_return request.reply(Status::Ok);
+  }
   parts_.target.cancel(id, epoch);
   const auto present = parts_.tablets.get(id);
   if (present && present->epoch > epoch && !RC_MUTATION("obey-a-late-drop")) {
@@ -306,14 +227,19 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     request.reply(present ? Status::StaleEpoch : Status::NotFound);
     co_return;
   }
-  const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool returns = ask.return_epoch() != 0;
+  const bool is_served = returns ? present->arriving != nullptr
+                                 : present->arriving == nullptr && (present->state == store::TabletState::Normal ||
+                                                                    present->state == store::TabletState::Frozen);
   if (!is_served) {
     // A late copy of the command must not have a tablet answered for that is lent.
-    const bool is_lent = present->state == store::TabletState::Lent;
-    request.reply(is_lent ? Status::StaleEpoch : Status::RetryLater);
+    const bool is_late = present->state == store::TabletState::Lent || returns;
+    request.reply(is_late ? Status::StaleEpoch : Status::RetryLater);
     co_return;
   }
-  Status status = parts_.tablets.update(id, present->epoch, store::TabletState::Frozen, present->first_segment);
+  Status status = returns
+                      ? parts_.tablets.freezeArriving(id, TabletEpoch(ask.return_epoch()))
+                      : parts_.tablets.update(id, present->epoch, store::TabletState::Frozen, present->first_segment);
   if (status == Status::Ok && !RC_MUTATION("freeze-without-draining")) {
     status = co_await drained(request.executor());
   }
@@ -345,6 +271,8 @@ runtime::Task<void> TabletService::lendTablet(Request request) {
     }
     const Status lent = parts_.tablets.lend(id, lent_to);
     if (lent != Status::Ok) co_return request.reply(lent);
+    // One that was arriving goes back: the rest stays where it is.
+    if (present->arriving != nullptr) static_cast<void>(parts_.target.interrupt(id));
   }
   Status status = Status::Ok;
   if (!RC_MUTATION("lend-without-draining")) status = co_await drained(request.executor());
@@ -366,6 +294,10 @@ void TabletService::unfreezeTablet(Request request) {
   const TabletEpoch new_epoch(ask.new_epoch());
   const auto present = parts_.tablets.get(id);
   if (!present) return request.reply(Status::NotFound);
+  if (ask.goes_on_arriving()) {
+    const bool may_thaw = present->epoch.value == ask.epoch() && present->arriving != nullptr;
+    return request.reply(may_thaw ? parts_.tablets.thaw(id, new_epoch) : Status::StaleEpoch);
+  }
   if (present->epoch == new_epoch) return request.reply(Status::Ok);  // repeated
   const bool is_served = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
   if (present->epoch.value != ask.epoch() || !is_served) return request.reply(Status::StaleEpoch);
@@ -379,19 +311,23 @@ void TabletService::pullTablet(Request request) {
   control::PullTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
   const store::Tablet tablet = fromControl(ask.tablet());
-  const rpc::PeerAddress source = addressOf(ask.source(), ask.source_locators());
+  const rpc::PeerAddress source = sourceOf(ask);
   if (!isSensible(tablet) || source.id == 0 || source.locators.empty()) return request.reply(Status::BadRequest);
   if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
   const auto present = parts_.tablets.get(tablet.id);
   if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
+  if (ask.returns() && present && present->state == store::TabletState::Lent) {
+    return request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source, true));
+  }
   if (present && present->state != store::TabletState::Pulling) {
     // The tablet is here already, from a pull whose end the coordinator has not heard of, or by mistake.
     return request.reply(present->epoch == tablet.epoch ? Status::Ok : Status::BadRequest);
   }
   const auto recovery = parts_.recovery.progress(tablet.id);
   if (recovery.ok() && recovery->epoch >= tablet.epoch) return request.reply(Status::StaleEpoch);
+  if (ask.returns()) return request.reply(Status::NotFound);
   parts_.recovery.cancel(tablet.id, tablet.epoch);
-  request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source));
+  request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source, false));
 }
 
 Status TabletService::checkRecovery(const store::Tablet& tablet, bool is_survivor, bool& is_here) {
@@ -473,6 +409,7 @@ void TabletService::pullProgress(Request request) {
     answer.set_problem(static_cast<uint32_t>(pull->problem));
     answer.set_room_wanted_bytes(pull->shortage.wanted_bytes);
     answer.set_room_left_bytes(pull->shortage.left_bytes);
+    if (pull->phase < MigrationTarget::Phase::Arrived) parts_.target.setRate(TabletId(ask.tablet()), ask.rate_max());
   }
   answer.set_done(progress->done);
   answer.set_objects(progress->objects);

@@ -22,9 +22,12 @@ namespace ramcore::store {
 /// each come in the order of hashes, so all hashes before its frontier have arrived; single hashes that were asked for
 /// before are noted, the latest ones.
 ///
-/// has(), isClosed(), lastFrom() and hasOneKeyAtMost(): any thread, a few loads; has() takes a lock while keys are
-/// lost. A thread that looks at the index asks before that: if a hash has arrived, the look finds what there is. The
-/// other functions: one thread at a time, advance() and finish() one thread for each partition; after the index was
+/// A tablet that comes back to the server that has lent it out arrives as well. That server has kept its own entries,
+/// and what the other one has changed is older here until it has come back: see isOld().
+///
+/// has(), isOld(), isClosed(), lastFrom() and hasOneKeyAtMost(): any thread, a few loads; has() takes a lock while keys
+/// are lost. A thread that looks at the index asks before that: if a hash has arrived, the look finds what there is.
+/// The other functions: one thread at a time, advance() and finish() one thread for each partition; after the index was
 /// updated.
 class ArrivingRange {
  public:
@@ -79,6 +82,18 @@ class ArrivingRange {
     const KeyHash first = index == 0 ? range_.first : range_.first + (uint64_t{index} << shift_);
     return {first, first + std::min(range_.last - first, offsetMask())};
   }
+  /// Says up to where the other server has handed out versions. What this server writes meanwhile is above, also where
+  /// it overwrites. Called once, before any thread asks.
+  /// @param old_up_to  entries of this server's own in the index up to this version may be older than what has not come
+  ///                   back; 0: there are none
+  void setCeiling(Version ceiling, Version old_up_to) {
+    ceiling_ = ceiling;
+    old_up_to_ = old_up_to;
+  }
+  Version ceiling() const { return ceiling_; }
+  /// Whether an entry of the index, whose hash has not arrived, says nothing of its key: the other server may have
+  /// changed that.
+  bool isOld(Version version) const { return version <= old_up_to_; }
   /// Says of which hashes the other server has, or may have, several keys. Called once, before any thread asks for
   /// them.
   void nameCrowded(CrowdedHashes::List crowded) { crowded_ = std::move(crowded); }
@@ -146,6 +161,8 @@ class ArrivingRange {
   const HashRange range_;
   const unsigned shift_;
   const SegmentId anchor_;
+  Version ceiling_ = 0;
+  Version old_up_to_ = 0;
   std::array<Arrived, kPartitionsMax> arrived_;
   std::atomic<bool> is_closed_{false};
   CrowdedHashes::List crowded_;

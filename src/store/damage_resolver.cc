@@ -38,7 +38,7 @@ Status DamageResolver::reconcile(const log::Damage& restored) {
     // The tablet was given up while the entry was damaged, so that RangePurge could not recognize it.
     return parts_.purge.remove(stripe, ref) == Status::Ok ? Status::Ok : Status::RetryLater;
   }
-  if (view.type() == EntryType::Tombstone && tablet->state == TabletState::Arriving) return Status::Ok;
+  if (view.type() == EntryType::Tombstone && tablet->keepsTombstones()) return Status::Ok;
   if (view.type() == EntryType::Tombstone) {
     // TombstoneQueue::reap() may not have recognized it while it was damaged.
     if (!ShowAfter::isAt(parts_.log, tablet->durability, ref)) return Status::RetryLater;

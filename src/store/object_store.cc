@@ -50,10 +50,12 @@ Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, in
   const Status status = parts_->tablets.check(table, hash, epoch, Access::Read, tablet);
   if (status != Status::Ok) return status;
   if (!parts_->lease.isValid(now_ns)) return Status::LeaseUnknown;
-  tablet->counters->reads.fetch_add(1, std::memory_order_relaxed);
+  tablet->counters->countRead(hash);
   permit = {.level = tablet->durability, .has_arrived = hasArrived(*tablet, hash), .is_lost = false};
-  if (!permit.has_arrived) [[unlikely]]
+  if (!permit.has_arrived) [[unlikely]] {
     permit.is_lost = tablet->arriving->lost().has(hash);
+    permit.arriving = tablet->arriving.get();
+  }
   return Status::Ok;
 }
 
@@ -142,7 +144,8 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   });
   // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
-  if (!present.ref && !has_arrived && !mayComeEarly(mutation, *tablet, others)) {
+  const bool is_unknown = !has_arrived && (!present.ref || tablet->arriving->isOld(entry(present.ref).version()));
+  if (is_unknown && !mayComeEarly(mutation, *tablet, others)) {
     const bool is_lost = tablet->arriving->lost().has(mutation.hash);
     return Answer{.status = is_lost ? Status::Corrupt : Status::RetryLater, .awaits_arrival = true};
   }
@@ -154,9 +157,9 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   RC_POINT(Found);
   const std::optional<Answer> answer = mutate(mutation, stripe, present, *tablet, wait);
   if (answer && answer->status == Status::Ok) {
-    tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
+    tablet->counters->countWrite(mutation.hash);
     if (!present.ref && others != 0) crowded_.add(mutation.table, mutation.hash);
-    if (!present.ref && !has_arrived) tablet->arriving->noteEarlyWrite(mutation.hash, asText(mutation.key));
+    if (is_unknown) tablet->arriving->noteEarlyWrite(mutation.hash, asText(mutation.key));
   }
   return answer;
 }
@@ -238,6 +241,10 @@ Status ObjectStore::addToGroup(const Mutation& mutation, const index::StripeGuar
   // The version is above that of the present object or tombstone, and above those of all former objects of the key.
   answer.version = exists ? present.entry.version() + 1 : versions_.take();
   if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
+  // By its version it is told from what the other server has handed out.
+  if (tablet.arriving != nullptr && !RC_MUTATION("overwrite-below-the-ceiling")) {
+    answer.version = std::max(answer.version, tablet.arriving->ceiling() + 1);
+  }
   if (present.ref) versions_.noteOverwrite(answer.version);
   const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
   group.addObject(mutation, answer, value, exists && !forgets ? present.ref : EntryRef());

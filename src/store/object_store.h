@@ -59,6 +59,9 @@ class ObjectStore final : public log::EntryOwner {
     bool has_arrived = true;
     bool is_lost =
         false;  ///< and it will not be: the server that has the tablet's contents has lost a key of this hash
+    const ArrivingRange* arriving = nullptr;  ///< if not has_arrived
+    /// Whether it is not known what the key is, though the index has this version of it (ArrivingRange::isOld).
+    bool isOld(Version version) const { return !has_arrived && arriving->isOld(version); }
   };
   Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, ReadPermit& permit) const;
   /// The entry of a key: its object or, until that is as durable as its table requires, its tombstone; an empty ref if

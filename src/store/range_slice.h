@@ -18,12 +18,14 @@ struct RangeSlice {
     uint64_t bytes_wanted = 0;  ///< the slice ends when it has this much
     uint64_t bytes_max = 0;     ///< and never has more than this
     bool skips_lost = false;    ///< objects that are lost are listed apart, and do not end the slice
+    Version changes_after = 0;  ///< not 0: only objects above this version, and keys that were removed
   };
 
   std::vector<log::EntryRef> objects;
-  std::vector<log::EntryRef> lost;  ///< only their keys can be read. Each takes as much as a tombstone of its key
-  uint64_t bytes = 0;               ///< set to what the answer's header takes before fill()
-  std::optional<KeyHash> next;      ///< where the next slice begins; nothing when the range is done
+  std::vector<log::EntryRef> lost;       ///< only their keys can be read. Each takes as much as a tombstone of its key
+  std::vector<log::EntryRef> removed{};  ///< with changes_after: tombstones. Each takes as much as one
+  uint64_t bytes = 0;                    ///< set to what the answer's header takes before fill()
+  std::optional<KeyHash> next;           ///< where the next slice begins; nothing when the range is done
 
   /// @param size_of  `uint64_t(log::EntryRef)`: bytes of an object in the answer
   /// @param saw      `void(log::EntryRef)`: called for every entry of the table that the answer reveals, removals
@@ -46,7 +48,22 @@ struct RangeSlice {
   // A step over empty buckets counts as well.
   static constexpr size_t kEntriesPerStep = 64;
 
-  bool isEmpty() const { return objects.empty() && lost.empty(); }
+  bool isEmpty() const { return objects.empty() && lost.empty() && removed.empty(); }
+  // How much there is, to go back to.
+  struct Mark {
+    size_t objects;
+    size_t lost;
+    size_t removed;
+  };
+  Mark mark() const { return {objects.size(), lost.size(), removed.size()}; }
+  void cutTo(const Mark& mark) {
+    objects.resize(mark.objects);
+    lost.resize(mark.lost);
+    removed.resize(mark.removed);
+  }
+  template <typename SizeOf>
+  Status addEntry(const StoredEntries& entries, log::EntryRef ref, const Limits& limits, SizeOf&& size_of,
+                  uint64_t& group_bytes);
   enum class Fits : uint8_t { Yes, No, Unknown };
   template <typename SizeOf>
   Fits addBucket(const StoredEntries& entries, const index::HashIndex& index, TableId table,
@@ -70,8 +87,8 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
     cursor = index.scan(*cursor, range.last, kEntriesPerStep, hash_of, found, prefetch);
     entries_seen += std::max(found.size(), kEntriesPerStep);
     for (size_t first = 0, end = 0; first < found.size(); first = end) {
-      const size_t objects_before = objects.size();
-      const size_t lost_before = lost.size();
+      const bool is_first = isEmpty();
+      const Mark before = mark();
       uint64_t group_bytes = 0;
       for (end = first; end < found.size() && found[end].hash == found[first].hash; ++end) {
         const log::EntryView entry = entries.entry(found[end].ref);
@@ -83,26 +100,11 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
         }
         if (entry.table() != table) continue;
         saw(found[end].ref);
-        const log::EntryState state = entry.state();
-        if (state == log::EntryState::Damaged && limits.skips_lost) {
-          lost.push_back(found[end].ref);
-          group_bytes += log::alignedTombstoneBytes(entry.keyBytes());
-          continue;
-        }
-        if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
-        if (entry.type() != log::EntryType::Object) {
-          // A removed key, unless its type has changed in memory.
-          const Status sound = entries.verify(found[end].ref);
-          if (sound != Status::Ok) return sound;
-          continue;
-        }
-        objects.push_back(found[end].ref);
-        group_bytes += size_of(found[end].ref);
+        const Status status = addEntry(entries, found[end].ref, limits, size_of, group_bytes);
+        if (status != Status::Ok) return status;
       }
-      const bool is_first = objects_before + lost_before == 0;
       if (!is_first && (bytes >= limits.bytes_wanted || bytes + group_bytes > limits.bytes_max)) {
-        objects.resize(objects_before);
-        lost.resize(lost_before);
+        cutTo(before);
         next = found[first].hash;
         return Status::Ok;
       }
@@ -112,6 +114,33 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
     if (cursor && (isFull() || entries_seen >= kEntriesMax)) break;
   }
   next = cursor;
+  return Status::Ok;
+}
+
+/// Adds an entry of the table.
+/// @return Corrupt, RetryLater: it is damaged, and not skipped
+template <typename SizeOf>
+Status RangeSlice::addEntry(const StoredEntries& entries, log::EntryRef ref, const Limits& limits, SizeOf&& size_of,
+                            uint64_t& group_bytes) {
+  const log::EntryView entry = entries.entry(ref);
+  const log::EntryState state = entry.state();
+  if (state == log::EntryState::Damaged && limits.skips_lost) {
+    lost.push_back(ref);
+    group_bytes += log::alignedTombstoneBytes(entry.keyBytes());
+    return Status::Ok;
+  }
+  if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
+  if (entry.type() != log::EntryType::Object) {
+    // A removed key, unless its type has changed in memory.
+    const Status sound = entries.verify(ref);
+    if (sound != Status::Ok || limits.changes_after == 0) return sound;
+    removed.push_back(ref);
+    group_bytes += log::alignedTombstoneBytes(entry.keyBytes());
+    return Status::Ok;
+  }
+  if (limits.changes_after != 0 && entry.version() <= limits.changes_after) return Status::Ok;
+  objects.push_back(ref);
+  group_bytes += size_of(ref);
   return Status::Ok;
 }
 

@@ -72,13 +72,14 @@ Status StoreReplay::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   return status == Status::Ok && foreign.carriesResult() && !forgets ? replayCarried(foreign, hash, side) : status;
 }
 
-Status StoreReplay::noteLost(TableId table, KeyHash hash, ByteSpan key, LostKeys& lost, bool& is_lost) {
+Status StoreReplay::noteLost(TableId table, KeyHash hash, ByteSpan key, const ArrivingRange& arriving, bool& is_lost) {
   const index::StripeGuard stripe(parts_.index, hash);
   Present present;
   const Status sound = findPresent(stripe, hash, table, key, present);
   if (sound != Status::Ok) return sound;
-  is_lost = !present.ref && !RC_MUTATION("take-the-lost-for-absent");
-  return !is_lost || lost.add(hash, asText(key)) ? Status::Ok : Status::NoSpace;
+  const bool is_here = present.ref && !arriving.isOld(parts_.entries.entry(present.ref).version());
+  is_lost = !is_here && !RC_MUTATION("take-the-lost-for-absent");
+  return !is_lost || arriving.lost().add(hash, asText(key)) ? Status::Ok : Status::NoSpace;
 }
 
 Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
@@ -180,19 +181,41 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     // The present object is newer: it keeps dead all that the tombstone does, and so will the object or the tombstone
     // by which it leaves the index.
     if (gone.version() > foreign.version()) return Status::Ok;
-    const EntryInput tombstone{.type = EntryType::Tombstone,
-                               .table = gone.table(),
-                               .version = gone.version(),
-                               .key = gone.key(),
-                               .payload = {},
-                               .dead = present};
-    EntryRef ref;
-    const Status status = appendOver(present, tombstone, log::AppendClass::Remove, &side, ref);
+    const Status status = takeOut(present, stripe, side);
     if (status != Status::Ok) return status;
-    RC_CHECK(parts_.index.erase(stripe, present));
     dead.noteToTheEnd(hash, foreign);
   }
   return Status::Ok;
+}
+
+/// Takes an object out of the index, with a tombstone in the side log.
+Status StoreReplay::takeOut(EntryRef present, const index::StripeGuard& stripe, log::SideLog& side) {
+  const EntryView gone = parts_.entries.entry(present);
+  const EntryInput tombstone{.type = EntryType::Tombstone,
+                             .table = gone.table(),
+                             .version = gone.version(),
+                             .key = gone.key(),
+                             .payload = {},
+                             .dead = present};
+  EntryRef ref;
+  const Status status = appendOver(present, tombstone, log::AppendClass::Remove, &side, ref);
+  if (status == Status::Ok) RC_CHECK(parts_.index.erase(stripe, present));
+  return status;
+}
+
+Status StoreReplay::replayRemoval(const EntryView& foreign, KeyHash hash, log::SideLog& side) {
+  parts_.versions.raise(foreign.version());
+  const index::StripeGuard stripe(parts_.index, hash);
+  Present found;
+  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), found);
+  if (sound != Status::Ok) return sound;
+  if (!found.ref || RC_MUTATION("leave-removals-behind")) return Status::Ok;
+  const EntryView gone = parts_.entries.entry(found.ref);
+  // What is newer was written here since, and a tombstone of this server's own stays in the index.
+  if (gone.type() != EntryType::Object || gone.version() > foreign.version()) return Status::Ok;
+  const Status status = takeOut(found.ref, stripe, side);
+  side.settle();
+  return status;
 }
 
 Status StoreReplay::replayResult(const EntryView& foreign, log::SideLog& side) {

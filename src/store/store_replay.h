@@ -8,10 +8,10 @@
 #include "index/hash_index.h"
 #include "log/log.h"
 #include "log/side_log.h"
+#include "store/arriving_range.h"
 #include "store/carried_results.h"
 #include "store/crowded_hashes.h"
 #include "store/dead_versions.h"
-#include "store/lost_keys.h"
 #include "store/result_table.h"
 #include "store/safe_version.h"
 #include "store/stored_entries.h"
@@ -53,11 +53,16 @@ class StoreReplay {
   /// @param dead     the notes of this replay; nullptr: tombstones are refused (BadRequest)
   Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken,
                      DeadVersions* dead = nullptr);
-  /// Notes that a key cannot be had from the server that has it, unless it is here already.
+  /// Notes that a key cannot be had from the server that has it, unless what is here is newer.
   /// @param hash  of the key
   /// @param is_lost  set with Ok: it is not here
   /// @return RetryLater, Corrupt: as replayBatch(). NoSpace: too many are lost
-  Status noteLost(TableId table, KeyHash hash, ByteSpan key, LostKeys& lost, bool& is_lost);
+  Status noteLost(TableId table, KeyHash hash, ByteSpan key, const ArrivingRange& arriving, bool& is_lost);
+  /// Takes a removal that another server has logged, of a tablet that comes back from there: what this server has of
+  /// the key up to that version leaves the index, with a tombstone of its own in the side log.
+  /// @param foreign  verified; a tombstone
+  /// @return RetryLater, Corrupt: as replayBatch(); or as SideLog::append()
+  Status replayRemoval(const log::EntryView& foreign, KeyHash hash, log::SideLog& side);
   /// Gives objects of a range the version `version` instead of an older one, a bounded slice per call: those before
   /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed from a log
   /// of which a part is lost: a key's next version follows on its present one, and higher versions may have been handed
@@ -81,6 +86,7 @@ class StoreReplay {
                     const index::StripeGuard& stripe, log::SideLog* side);
   Status appendOver(log::EntryRef present, const log::EntryInput& input, log::AppendClass append_class,
                     log::SideLog* side, log::EntryRef& ref);
+  Status takeOut(log::EntryRef present, const index::StripeGuard& stripe, log::SideLog& side);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
   Status replayCarried(const log::EntryView& object, KeyHash hash, log::SideLog& side);

@@ -13,6 +13,12 @@ bool overlaps(const Tablet& a, const Tablet& b) {
   return a.table == b.table && a.range.first <= b.range.last && b.range.first <= a.range.last;
 }
 
+// Entries that a replay brings pass through old states.
+bool isServed(const Tablet& tablet, KeyHash hash) {
+  if (tablet.arriving == nullptr || !tablet.arriving->isClosed()) return true;
+  return tablet.arriving->has(hash) || RC_MUTATION("serve-what-is-replayed");
+}
+
 auto positionOf(const std::vector<Tablet>& tablets, TabletId id) {
   return std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& tablet) { return tablet.id == id; });
 }
@@ -61,16 +67,14 @@ Status TabletTable::checkInTransition(const Tablet& tablet, KeyHash hash, Access
     case TabletState::Normal:
       return Status::Ok;
     case TabletState::Frozen:
-      return access == Access::Read || RC_MUTATION("change-what-is-frozen") ? Status::Ok : Status::RetryLater;
+      if (access != Access::Read && !RC_MUTATION("change-what-is-frozen")) return Status::RetryLater;
+      return isServed(tablet, hash) ? Status::Ok : Status::RetryLater;
     case TabletState::Pulling:
       return RC_MUTATION("answer-before-it-is-taken") ? Status::Ok : Status::RetryLater;
     case TabletState::Lent:
       return RC_MUTATION("answer-for-what-is-lent") ? Status::Ok : Status::WrongServer;
     case TabletState::Arriving:
-      // Entries that a replay brings pass through old states.
-      return tablet.arriving->isClosed() && !tablet.arriving->has(hash) && !RC_MUTATION("serve-what-is-replayed")
-                 ? Status::RetryLater
-                 : Status::Ok;
+      return isServed(tablet, hash) ? Status::Ok : Status::RetryLater;
   }
   return Status::RetryLater;
 }
@@ -109,6 +113,7 @@ Status TabletTable::update(TabletId id, TabletEpoch epoch, TabletState state, Se
   found->first_segment = first_segment;
   found->arriving = nullptr;
   found->lent_to.reset();
+  found->changes_after = 0;
   publish(std::move(tablets));
   return Status::Ok;
 }
@@ -118,6 +123,7 @@ Status TabletTable::lend(TabletId id, std::optional<LentTo> lent_to) {
   std::vector<Tablet> tablets = current().tablets;
   const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
   if (found == tablets.end()) return Status::NotFound;
+  if (found->arriving != nullptr) found->changes_after = found->arriving->ceiling();
   found->state = TabletState::Lent;
   found->arriving = nullptr;
   found->lent_to = lent_to;
@@ -125,13 +131,41 @@ Status TabletTable::lend(TabletId id, std::optional<LentTo> lent_to) {
   return Status::Ok;
 }
 
-Status TabletTable::arrive(TabletId id, std::shared_ptr<const ArrivingRange> arriving) {
+Status TabletTable::arrive(TabletId id, TabletEpoch epoch, std::shared_ptr<const ArrivingRange> arriving) {
   SpinGuard guard(lock_);
   std::vector<Tablet> tablets = current().tablets;
   const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
-  if (found == tablets.end() || found->state != TabletState::Pulling) return Status::NotFound;
+  const bool may_arrive =
+      found != tablets.end() && (found->state == TabletState::Pulling || found->state == TabletState::Lent);
+  if (!may_arrive) return Status::NotFound;
   found->state = TabletState::Arriving;
+  found->epoch = epoch;
   found->arriving = std::move(arriving);
+  found->lent_to.reset();
+  found->changes_after = 0;
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::freezeArriving(TabletId id, TabletEpoch return_epoch) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end() || found->arriving == nullptr) return Status::NotFound;
+  if (return_epoch <= found->return_given_up) return Status::StaleEpoch;
+  found->state = TabletState::Frozen;
+  found->return_epoch = return_epoch;
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::thaw(TabletId id, TabletEpoch return_epoch) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end() || found->arriving == nullptr) return Status::NotFound;
+  found->return_given_up = std::max(found->return_given_up, return_epoch);
+  if (found->return_epoch <= return_epoch) found->state = TabletState::Arriving;
   publish(std::move(tablets));
   return Status::Ok;
 }

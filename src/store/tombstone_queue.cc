@@ -47,11 +47,11 @@ std::optional<KeyHash> TombstoneQueue::retireSlice(const Tablet& tablet, KeyHash
   return next;
 }
 
-/// Whether the tombstone has to stay in the index because its tablet is Arriving. A key may have waited here since an
+/// Whether the tombstone has to stay in the index because its tablet arrives. A key may have waited here since an
 /// earlier ownership of the tablet.
 bool TombstoneQueue::isHeld(const EntryView& tombstone, KeyHash hash) const {
   const Tablet* const tablet = tablets_.find(tombstone.table(), hash);
-  return tablet != nullptr && tablet->state == TabletState::Arriving;
+  return tablet != nullptr && tablet->keepsTombstones();
 }
 
 TombstoneQueue::Reaped TombstoneQueue::reap(size_t count_max, Locking locking) {

@@ -6,7 +6,8 @@ namespace ramcore::wire {
 
 /// New owner -> former owner: one slice of a part of a lent tablet, in key-hash order. Request: struct. Response:
 /// struct, then `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8.
-/// A tombstone stands for a key whose object the former owner has lost.
+/// A tombstone with version 0 stands for a key whose object the former owner has lost. Of a tablet that is handed back
+/// come only objects that were written there and, as tombstones with their versions, keys that were removed there.
 struct Pull {
   static constexpr Opcode kOpcode = Opcode::Pull;
   struct Request {

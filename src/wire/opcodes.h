@@ -30,6 +30,7 @@ enum class Opcode : uint16_t {
   ServerState = 55,     ///< what a server holds, for `ramcore status`
   AdoptTablet = 58,     ///< take over what the owner of a frozen tablet knows besides its objects
   LendTablet = 59,      ///< stop to answer for a tablet, whose new owner fetches its contents
+  TabletLoads = 60,     ///< how large each tablet is, and what calls there are to it
   RecoverTablets = 57,  ///< fetch the contents of tablets from the replicas of a dead server's log
 
   // Coordinator -> backup: control.proto.
@@ -68,10 +69,13 @@ enum class Opcode : uint16_t {
   ClusterStatus = 109,
   MigrationStatus = 110,
   CancelMigration = 111,
-  GetMembership = 112,  ///< the servers that are alive
-  RaiseFloor = 113,     ///< a master says that older open replicas of its log do not count
-  CheckMasters = 114,   ///< a backup asks whether the replicas of these masters are still needed
-  AcceptLoss = 115,     ///< an operator lets a recovery go on without what is missing of a dead server's log
+  GetMembership = 112,     ///< the servers that are alive
+  RaiseFloor = 113,        ///< a master says that older open replicas of its log do not count
+  CheckMasters = 114,      ///< a backup asks whether the replicas of these masters are still needed
+  ListMigrations = 116,    ///< all moves that are under way, and the last ones
+  ClusterLoads = 118,      ///< TabletLoads of all servers
+  SetMigrationRate = 117,  ///< how fast the contents of a tablet that moves may come
+  AcceptLoss = 115,        ///< an operator lets a recovery go on without what is missing of a dead server's log
 };
 inline constexpr uint16_t kOpcodeCount = 128;
 

@@ -21,14 +21,15 @@ from coordinator_rounds import EVERYTHING, Violation
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "frames"))
 import coordinator_state  # noqa: E402
 
-PHASES = ("preparing", "freezing", "handed-over", "10", "50", "90", "joining", "dropping")
+PHASES = ("preparing", "freezing", "handed-over", "10", "50", "90", "joining", "dropping", "returning")
+TAKEN_BACK_AT = "10"  # for a round about a move that returns
 LATER = ("giving up", "over")
 VICTIMS = ("S", "D", "backup", "coordinator", "S+D", "S+coordinator", "D+coordinator", "stop-S", "stop-D")
 CELLS = [(victim, phase) for victim in VICTIMS for phase in PHASES]
 # Each phase, each kind of process that is killed, and each of those that are stopped.
 CELLS_QUICK = [("S", "50"), ("D", "90"), ("backup", "joining"), ("coordinator", "freezing"), ("S+D", "10"),
                ("S+coordinator", "handed-over"), ("D+coordinator", "dropping"), ("S", "preparing"),
-               ("stop-S", "handed-over"), ("stop-D", "50")]
+               ("stop-S", "handed-over"), ("stop-D", "50"), ("S", "returning")]
 TRIES_MAX = 12  # for a cell; most of those that miss it kill nobody
 MOVE_S_MAX = 30
 ACKS_MIN = 25  # in the 100 ms before the signal: some of the callers wait for keys that have not arrived
@@ -39,7 +40,7 @@ TABLE_TO_MOVE = {"tablets": 4, "registers": 3000, "counters": 1000, "workers": 3
 IMPORTED_AT_ONCE = 10_000
 
 STEPS = {"is preparing": "preparing", "is handing over": "freezing", "is arriving": "handed-over", "is arrived": "dropping",
-         "is giving up": "giving up"}
+         "is returning": "returning", "is giving up": "giving up"}
 MOVE_LINE = re.compile(
     r"^(\S+)\.(\d{6})Z \w+ ramcore-coordinator: move (\d+) of tablet (\d+)(?:: | to server \d+ )(.*)\n", re.M)
 
@@ -49,13 +50,16 @@ Seen = collections.namedtuple("Seen", "at move phase text")
 Choice = collections.namedtuple("Choice", "tablet source destination backup owned moved")
 
 
-def phase_of(text):
-    """The phase of a move of which the coordinator has just said that."""
+def phase_of(text, before):
+    """The phase of a move of which the coordinator has just said that; `before`: the one that it was in."""
     if text in STEPS:
         return STEPS[text]
-    if text.startswith("all has arrived"):
-        return "joining"
     percent = re.match(r"(\d+) % has arrived", text)
+    has_arrived = text.startswith("all has arrived")
+    if before == "returning" and (percent or has_arrived):
+        return before
+    if has_arrived:
+        return "joining"
     if percent:
         return next((str(least) for least in (90, 50, 10) if int(percent.group(1)) >= least), "handed-over")
     return "over"
@@ -67,7 +71,8 @@ def seen_of(said, tablet):
     for stamp, micros, move, of_tablet, text in MOVE_LINE.findall(said):
         if int(of_tablet) == tablet:
             seconds = calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
-            seen.append(Seen(seconds + int(micros) / 1e6, int(move), phase_of(text), text))
+            before = seen[-1].phase if seen and seen[-1].move == int(move) else None
+            seen.append(Seen(seconds + int(micros) / 1e6, int(move), phase_of(text, before), text))
     return seen
 
 
@@ -151,12 +156,16 @@ class MovingRounds:
         said_before = len(coordinator.said())
         look = lambda said: seen_of(said[said_before:], choice.tablet)  # noqa: E731
         mover = self.cluster.start("rcmigrate", "move", choice.tablet, "--to", choice.destination, "--no-wait")
+        returner = None
+        is_to_return = lambda said: has_come_to(look(said), TAKEN_BACK_AT)  # noqa: E731
+        if phase == "returning" and coordinator.wait_until_said(is_to_return, MOVE_S_MAX):
+            returner = self.cluster.start("rcmigrate", "cancel", look(coordinator.said())[-1].move)
         if not coordinator.wait_until_said(lambda said: has_come_to(look(said), phase), MOVE_S_MAX):
             raise Failed(f"a move did not come to {phase} in {MOVE_S_MAX} s\n{coordinator.log()}")
         seen = look(coordinator.said())
         if seen[-1].phase != phase:  # it was too fast for us
             self.await_end(seen[-1].move)
-            self.finish(mover)
+            self.finish(mover, returner)
             return None
         names = self.names_of(victim, choice)
         ranges = {choice.moved} | {owned for name in names for owned in choice.owned.get(name, [])}
@@ -179,7 +188,7 @@ class MovingRounds:
         print(f"{self.name} {number}: wanted {':'.join(cell)}; the coordinator had said '{at_last.text}' "
               f"{(after - at_last.at) * 1000:.0f} ms before: {'met' if is_met else 'missed'}"
               f"{'' if has_load else ', too few acknowledgements'}; the move was {end}", flush=True)
-        self.finish(mover)
+        self.finish(mover, returner)
         return end.split(":")[0] if is_met and has_load else None
 
     def choose_move(self, number):
@@ -259,9 +268,12 @@ class MovingRounds:
             raise Violation(f"the move is over, and of {len(logs)} tablets these are not in one log: {divided}")
 
     @staticmethod
-    def finish(mover):
-        """The tool that has asked for the move, whatever became of its question: the coordinator may have died."""
-        mover.communicate(timeout=60)
+    def finish(*askers):
+        """The tools that have asked for the move, and for its end, whatever became of that: the coordinator may have
+        died."""
+        for asker in askers:
+            if asker is not None:
+                asker.communicate(timeout=60)
 
 
 def cells_of(options):

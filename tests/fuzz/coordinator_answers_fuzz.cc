@@ -42,7 +42,8 @@ class AnswersWorld {
           Opcode::OpenClient,    Opcode::RenewClient,      Opcode::CloseClient,     Opcode::MoveTablet,
           Opcode::SplitTable,    Opcode::ClusterStatus,    Opcode::MigrationStatus, Opcode::CancelMigration,
           Opcode::GetMembership, Opcode::RaiseFloor,       Opcode::CheckMasters,    Opcode::Read,
-          Opcode::Write,         Opcode::AcceptLoss}) {
+          Opcode::Write,         Opcode::AcceptLoss,       Opcode::ListMigrations,  Opcode::SetMigrationRate,
+          Opcode::ClusterLoads}) {
       hostile_.serve(coordinator_, opcode, roles);
     }
     coordinator_.listen();
@@ -161,6 +162,14 @@ class AnswersWorld {
       case 8: {
         const auto status = co_await stub.migrationStatus(1, deadline_ns);
         RC_CHECK(!status.ok() || (status->fraction >= 0 && status->fraction <= 1));
+        const auto moves = co_await stub.listMigrations(deadline_ns);
+        if (!moves.ok()) break;
+        for (const client::MigrationRecord& move : *moves) RC_CHECK(move.age_ns >= -1 && move.over_for_ns >= -1);
+        const auto loads = co_await stub.clusterLoads(deadline_ns);
+        if (loads.ok()) {
+          for (const client::TabletLoad& load : *loads) RC_CHECK(std::ranges::is_sorted(load.called));
+        }
+        [[maybe_unused]] const Status changed = co_await stub.setMigrationRate(1, 2, deadline_ns);
         break;
       }
       default: {

@@ -39,6 +39,9 @@ constexpr Opcode kOpcodes[] = {
     Opcode::RaiseFloor,
     Opcode::CheckMasters,
     Opcode::AcceptLoss,
+    Opcode::ListMigrations,
+    Opcode::SetMigrationRate,
+    Opcode::ClusterLoads,
 };
 
 class RequestsWorld : private fuzz::CoordinatorWorld {

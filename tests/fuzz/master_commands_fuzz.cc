@@ -15,7 +15,7 @@ using wire::Opcode;
 
 constexpr Opcode kOpcodes[] = {Opcode::TakeTablet,     Opcode::DropTablet,  Opcode::SplitTablet,  Opcode::FreezeTablet,
                                Opcode::UnfreezeTablet, Opcode::PullTablet,  Opcode::PullProgress, Opcode::ServerState,
-                               Opcode::RecoverTablets, Opcode::AdoptTablet, Opcode::LendTablet};
+                               Opcode::RecoverTablets, Opcode::AdoptTablet, Opcode::LendTablet,   Opcode::TabletLoads};
 
 void run(sim::MasterWorld& world, Opcode opcode, const std::vector<std::byte>& bytes) {
   const auto call = world.send(world.coordinator, bytes, 0);

@@ -67,9 +67,10 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     const std::string name = "server" + std::to_string(id);
     auto& server = servers_[id - 1];
     server = makeProcess(name, Role::Server, id);
-    for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                                Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState,
-                                Opcode::FenceServer, Opcode::RecoverTablets, Opcode::AdoptTablet, Opcode::LendTablet}) {
+    for (const Opcode opcode :
+         {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
+          Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::FenceServer, Opcode::RecoverTablets,
+          Opcode::AdoptTablet, Opcode::LendTablet, Opcode::TabletLoads}) {
       hostile_.serve(*server, opcode, rpc::allow({Role::Coordinator}));
     }
     server->listen();

@@ -149,7 +149,8 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
 }
 
 // How many numbers of each kind are reported below, and which are not. With a new number this has to be decided here.
-static_assert(fieldCount<log::LogStats>() == 25 + 2, "not reported are large_bytes and entries_marked_freed");
+static_assert(fieldCount<log::LogStats>() == 25 + 3,
+              "not reported are large_bytes, side_bytes and entries_marked_freed");
 static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
 static_assert(fieldCount<index::IndexStats>() == 8);
 static_assert(fieldCount<master::ReplicaManager::Stats>() == 6 + 2, "not reported are flushes and repairs");

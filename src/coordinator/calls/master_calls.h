@@ -11,7 +11,8 @@
 
 namespace ramcore::wire::control {
 class ServerStateResponse;
-}
+class TabletLoadsResponse;
+}  // namespace ramcore::wire::control
 
 namespace ramcore::coordinator {
 
@@ -76,27 +77,37 @@ class MasterCalls {
   /// Has an adopted tablet answered for while its contents arrive.
   virtual runtime::Task<TakeResult> takeArriving(ServerId server, Tablet tablet) = 0;
   virtual runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
-  /// Has a survivor give up what it fetches under `epoch`, and keep the tablet.
+  /// Has a survivor, or a server that was to get a tablet back, give up what it fetches under `epoch`, and keep the
+  /// tablet.
   virtual runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
   virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
-  virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  /// @param return_epoch  of a tablet that arrives: it is to be handed back under this epoch. Of others none
+  virtual runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                   TabletEpoch return_epoch) = 0;
   /// @param owner, owner_epoch  the new owner, to which clients are sent
   virtual runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
                                            TabletEpoch owner_epoch) = 0;
   virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                                TabletEpoch new_epoch) = 0;
-  /// @param tablet  as it will be: new owner, new epoch
-  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
-                                           ServerId source) = 0;
+  /// Has a tablet that arrives go on with that: it is not handed back under `return_epoch`.
+  virtual runtime::Task<Status> thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                           TabletEpoch return_epoch) = 0;
+  /// @param tablet   as it will be: new owner, new epoch
+  /// @param returns  the server has lent it to `source`, and gets it back
+  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source,
+                                           bool returns) = 0;
   virtual runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                             Version version_ceiling) = 0;
   /// @param epoch  under which the tablet is fetched
-  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  /// @param rate_max  of a move: bytes a second at which contents come at the most; 0: any
+  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                 uint64_t rate_max = 0) = 0;
   /// @return TooFewReplicas: a survivor waits for storage frames for what has come before; the call is to be repeated
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
   /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
+  virtual runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) = 0;
   virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                             wire::control::ServerStateResponse& state) = 0;
 };

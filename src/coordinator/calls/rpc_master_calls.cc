@@ -161,10 +161,12 @@ runtime::Task<Status> RpcMasterCalls::splitTablet(ServerId server, TabletId tabl
   co_return co_await call(server, Opcode::SplitTablet, std::move(request), response);
 }
 
-runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<FreezeResult> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                         TabletEpoch return_epoch) {
   control::FreezeTabletRequest request;
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
+  request.set_return_epoch(return_epoch.value);
   control::FreezeTabletResponse response;
   FreezeResult result;
   result.status = co_await call(server, Opcode::FreezeTablet, std::move(request), response);
@@ -203,9 +205,21 @@ runtime::Task<Status> RpcMasterCalls::unfreezeTablet(ServerId server, TabletId t
   co_return co_await call(server, Opcode::UnfreezeTablet, std::move(request), response);
 }
 
+runtime::Task<Status> RpcMasterCalls::thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                 TabletEpoch return_epoch) {
+  control::UnfreezeTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  request.set_new_epoch(return_epoch.value);
+  request.set_goes_on_arriving(true);
+  control::Empty response;
+  co_return co_await call(server, Opcode::UnfreezeTablet, std::move(request), response);
+}
+
 runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
-                                                 ServerId source) {
+                                                 ServerId source, bool returns) {
   control::PullTabletRequest request;
+  request.set_returns(returns);
   fillTablet(tablet, true, *request.mutable_tablet());
   request.set_source_epoch(source_epoch.value);
   request.set_source(source.value);
@@ -216,8 +230,10 @@ runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet,
   co_return co_await call(server, Opcode::PullTablet, std::move(request), response);
 }
 
-runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) {
+runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                       uint64_t rate_max) {
   control::PullProgressRequest request;
+  request.set_rate_max(rate_max);
   request.set_tablet(tablet.value);
   request.set_epoch(epoch.value);
   control::PullProgressResponse response;
@@ -261,6 +277,10 @@ runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId
   result.status = co_await call(server, Opcode::FenceServer, std::move(request), response, kLongCallNs);
   for (const control::Replica& replica : response.replicas()) result.replicas.push_back(replicaOf(replica));
   co_return result;
+}
+
+runtime::Task<Status> RpcMasterCalls::tabletLoads(ServerId server, control::TabletLoadsResponse& loads) {
+  co_return co_await call(server, Opcode::TabletLoads, control::Empty(), loads, kLongCallNs);
 }
 
 runtime::Task<Status> RpcMasterCalls::serverState(ServerId server, bool lists_sessions,

@@ -21,17 +21,23 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) override;
   runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) override;
-  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
+  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                           TabletEpoch return_epoch) override;
   runtime::Task<Status> lendTablet(ServerId server, TabletId tablet, TabletEpoch epoch, ServerId owner,
                                    TabletEpoch owner_epoch) override;
   runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                        TabletEpoch new_epoch) override;
-  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;
+  runtime::Task<Status> thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                   TabletEpoch return_epoch) override;
+  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source,
+                                   bool returns) override;
   runtime::Task<Status> adoptTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
                                     Version version_ceiling) override;
-  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override;
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                         uint64_t rate_max) override;
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
   runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
+  runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) override;
   runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                     wire::control::ServerStateResponse& state) override;
 

@@ -135,10 +135,12 @@ enum class MigrationStep : uint8_t {
   Done = 4,
   Cancelled = 5,
   Failed = 6,
-  Preparing = 7,  ///< the destination gets ready; the source serves
-  Freezing = 8,   ///< the source is frozen; the destination takes over what there is besides objects
-  Arriving = 9,   ///< the destination owns the tablet, and its contents arrive; they are in both logs
-  Arrived = 10,   ///< the contents are in the destination's log alone; the source drops the tablet
+  Preparing = 7,   ///< the destination gets ready; the source serves
+  Freezing = 8,    ///< the source is frozen; the destination takes over what there is besides objects
+  Arriving = 9,    ///< the destination owns the tablet, and its contents arrive; they are in both logs
+  Arrived = 10,    ///< the contents are in the destination's log alone; the source drops the tablet
+  Returning = 11,  ///< the source owns the tablet again, and what was changed at the destination comes back; the
+                   ///< contents are in both logs
 };
 
 /// For people.
@@ -150,6 +152,8 @@ constexpr std::string_view textOf(MigrationStep step) {
       return "handing over";
     case MigrationStep::Arriving:
       return "arriving";
+    case MigrationStep::Returning:
+      return "returning";
     case MigrationStep::HandedOver:
     case MigrationStep::Arrived:
       return "arrived";
@@ -175,11 +179,23 @@ struct Migration {
   TabletEpoch destination_epoch;  ///< the epoch under which the destination gets it
   MigrationStep step = MigrationStep::Preparing;
   SegmentId destination_segment{};  ///< from Freezing on: where the destination's log has its contents from
+  TabletEpoch return_epoch{};       ///< under which the source gets it back, once that was asked for
   bool cancelled = false;           ///< it is given up because that was asked for
   std::string reason;               ///< reason of a failure, for a person
   uint64_t objects = 0;
   uint64_t bytes = 0;
+  uint64_t rate_max = 0;    ///< bytes a second; 0: any
+  bool lacks_room = false;  ///< it failed because the destination has no room
 
+  /// The same with the roles swapped, to hand the tablet back.
+  Migration reversed() const {
+    Migration back = *this;
+    back.source = destination;
+    back.destination = source;
+    back.source_epoch = destination_epoch;
+    back.destination_epoch = return_epoch;
+    return back;
+  }
   bool isOver() const {
     return step == MigrationStep::Done || step == MigrationStep::Cancelled || step == MigrationStep::Failed;
   }

@@ -293,6 +293,9 @@ std::string encode(const Migration& migration) {
   message.set_objects(migration.objects);
   message.set_bytes(migration.bytes);
   message.set_destination_segment(migration.destination_segment.value);
+  message.set_return_epoch(migration.return_epoch.value);
+  message.set_rate_max(migration.rate_max);
+  message.set_lacks_room(migration.lacks_room);
   return message.SerializeAsString();
 }
 
@@ -312,8 +315,11 @@ bool decode(std::string_view bytes, Migration& migration) {
   migration.objects = message.objects();
   migration.bytes = message.bytes();
   migration.destination_segment = SegmentId(message.destination_segment());
+  migration.return_epoch = TabletEpoch(message.return_epoch());
+  migration.rate_max = message.rate_max();
+  migration.lacks_room = message.lacks_room();
   return migration.id != MigrationId() && migration.tablet != TabletId() && message.step() >= state::STEP_COPYING &&
-         message.step() <= state::STEP_ARRIVED;
+         message.step() <= state::STEP_RETURNING;
 }
 
 std::string encode(const Split& split) {

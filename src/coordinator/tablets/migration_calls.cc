@@ -26,12 +26,21 @@ std::string text(const char* what, Status status) { return std::string(what) + "
 
 }  // namespace
 
+std::string whatIsMissing(const PullResult& pull, ServerId source) {
+  const std::string from = std::to_string(source.value);
+  if (pull.lacks_places) return "no storage frames for replicas of what has come; see 'ramcore status'";
+  if (pull.phase != PullPhase::Arriving || pull.problem == Status::Ok) return "";
+  if (pull.problem == Status::Corrupt)
+    return "server " + from + " has lost objects; overwrite them, or restore them there";
+  return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
+}
+
 // ---- until the hand-over
 
-runtime::Task<StepOutcome> MigrationCalls::startPull(const Migration& move, const MustEnd& must_end) {
+runtime::Task<StepOutcome> MigrationCalls::startPull(const Migration& move, const MustEnd& must_end, bool returns) {
   Backoff backoff(parts_.journal);
   StepOutcome outcome;
-  bool cleared = false;
+  bool cleared = returns;
   while (!must_end(outcome)) {
     Status status = Status::Ok;
     if (!cleared) {
@@ -45,7 +54,8 @@ runtime::Task<StepOutcome> MigrationCalls::startPull(const Migration& move, cons
       Tablet tablet = *parts_.map.findTablet(move.tablet);
       tablet.owner = move.destination;
       tablet.epoch = move.destination_epoch;
-      status = co_await parts_.masters.pullTablet(move.destination, std::move(tablet), move.source_epoch, move.source);
+      status = co_await parts_.masters.pullTablet(move.destination, std::move(tablet), move.source_epoch, move.source,
+                                                  returns);
       outcome.succeeded = status == Status::Ok;
       if (outcome.succeeded) break;
     }
@@ -64,8 +74,9 @@ runtime::Task<StepOutcome> MigrationCalls::awaitPrepared(const Migration& move, 
   while (!must_end(outcome)) {
     const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
     if (pull.status == Status::Ok && pull.pull_status != Status::Ok) {
+      outcome.lacks_room = pull.pull_status == Status::NoSpace;
       outcome.reason =
-          pull.pull_status == Status::NoSpace
+          outcome.lacks_room
               ? shortageText(pull)
               : text("the destination does not get ready, or the source does not say how large the tablet is",
                      pull.pull_status);
@@ -83,11 +94,13 @@ runtime::Task<StepOutcome> MigrationCalls::awaitPrepared(const Migration& move, 
   co_return outcome;
 }
 
-runtime::Task<StepOutcome> MigrationCalls::freezeSource(const Migration& move, const MustEnd& must_end) {
+runtime::Task<StepOutcome> MigrationCalls::freezeSource(const Migration& move, const MustEnd& must_end, bool returns) {
+  const TabletEpoch return_epoch = returns ? move.destination_epoch : TabletEpoch();
   Backoff backoff(parts_.journal);
   StepOutcome outcome;
   while (!must_end(outcome)) {
-    const FreezeResult frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
+    const FreezeResult frozen =
+        co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch, return_epoch);
     outcome.version_ceiling = frozen.version_ceiling;
     outcome.succeeded = frozen.status == Status::Ok && frozen.version_ceiling != 0;
     if (outcome.succeeded) break;
@@ -119,15 +132,48 @@ runtime::Task<StepOutcome> MigrationCalls::adopt(const Migration& move, Version 
       const bool has_failed = pull.status == Status::Ok && pull.pull_status != Status::Ok;
       if (has_failed) adopted = pull.pull_status;
       if (has_failed || is_late || !mayPass(adopted)) {
-        outcome.reason = has_failed && adopted == Status::NoSpace
-                             ? shortageText(pull)
-                             : text("the destination does not take over the results of calls", adopted);
+        outcome.lacks_room = has_failed && adopted == Status::NoSpace;
+        outcome.reason = outcome.lacks_room ? shortageText(pull)
+                                            : text("the destination does not take over the results of calls", adopted);
         break;
       }
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   co_return outcome;
+}
+
+// ---- of a return
+
+runtime::Task<StepOutcome> MigrationCalls::prepareReturn(const Migration& back, const MustEnd& must_end) {
+  StepOutcome outcome = co_await startPull(back, must_end, true);
+  if (outcome.succeeded) outcome = co_await awaitPrepared(back, must_end);
+  if (outcome.succeeded) outcome = co_await freezeSource(back, must_end, true);
+  if (outcome.succeeded) outcome = co_await adopt(back, outcome.version_ceiling, must_end);
+  co_return outcome;
+}
+
+// Clients wait, so the one that is frozen comes first.
+runtime::Task<bool> MigrationCalls::giveUpReturn(const Migration& back) {
+  Backoff backoff(parts_.journal);
+  bool is_thawed = false;
+  bool is_forgotten = false;
+  while (!is_thawed || !is_forgotten) {
+    is_thawed = is_thawed || !parts_.membership.isAlive(back.source);
+    if (!is_thawed) {
+      is_thawed = !mayPass(
+          co_await parts_.masters.thawTablet(back.source, back.tablet, back.source_epoch, back.destination_epoch));
+    }
+    is_forgotten = is_forgotten || !parts_.membership.isAlive(back.destination);
+    if (!is_forgotten) {
+      is_forgotten =
+          !mayPass(co_await parts_.masters.giveUpIntake(back.destination, back.tablet, back.destination_epoch));
+    }
+    if (is_thawed && is_forgotten) break;
+    const bool awake = co_await backoff.pause();
+    if (!awake) co_return false;
+  }
+  co_return true;
 }
 
 // ---- from the hand-over on

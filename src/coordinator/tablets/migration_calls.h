@@ -12,9 +12,14 @@ struct StepOutcome {
   bool stopped = false;  ///< the coordinator stops
   bool succeeded = false;
   std::string reason;           ///< why not, unless it succeeded
+  bool lacks_room = false;      ///< it did not because the destination has no room
   SegmentId segment;            ///< awaitPrepared(): where the destination's log begins to hold the contents
   Version version_ceiling = 0;  ///< freezeSource(): no version of the tablet is above it
 };
+
+/// For people: why the contents are not all in the new owner's log yet, if something keeps them from it.
+/// @param source  that they come from
+std::string whatIsMissing(const PullResult& pull, ServerId source);
 
 /// What a move asks of its two servers (docs/migration.md). Each call but lend() and take() is repeated until it
 /// succeeds, fails for good, or must end; nothing is stored here.
@@ -29,11 +34,20 @@ class MigrationCalls {
   // Until the hand-over.
 
   /// The destination forgets what a former ownership has left there, and begins to get ready.
-  runtime::Task<StepOutcome> startPull(const Migration& move, const MustEnd& must_end);
+  /// @param returns  the tablet is handed back to it: what is there is kept
+  runtime::Task<StepOutcome> startPull(const Migration& move, const MustEnd& must_end, bool returns = false);
   runtime::Task<StepOutcome> awaitPrepared(const Migration& move, const MustEnd& must_end);
-  runtime::Task<StepOutcome> freezeSource(const Migration& move, const MustEnd& must_end);
+  runtime::Task<StepOutcome> freezeSource(const Migration& move, const MustEnd& must_end, bool returns = false);
   /// The destination takes over the results of calls, and will give no version up to the ceiling.
   runtime::Task<StepOutcome> adopt(const Migration& move, Version version_ceiling, const MustEnd& must_end);
+
+  // Of a return, while the tablet arrives.
+
+  /// All of these for a move that is taken back.
+  /// @param back  Migration::reversed()
+  runtime::Task<StepOutcome> prepareReturn(const Migration& back, const MustEnd& must_end);
+  /// The tablet goes on arriving where it was to come back from. False if the coordinator stops.
+  runtime::Task<bool> giveUpReturn(const Migration& back);
 
   // From the hand-over on: one attempt each. False: not yet, or the server is dead; then the recovery goes on.
 

@@ -1,11 +1,11 @@
 #include "coordinator/tablets/migration_manager.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutation.h"
-#include "coordinator/state/stored_state.h"
 #include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
@@ -14,116 +14,41 @@ namespace {
 // Pauses between looks at what arrives. The first is short, because clients wait for the hand-over.
 constexpr int64_t kArrivalPauseNs = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kArrivalPauseNsMax = 100 * runtime::kNanosPerMilli;
-
-// Whether the tablet is as the move has stored it together with its step.
-bool isUnderWay(const Migration& move, const Tablet& tablet) {
-  if (tablet.table != move.table || move.source == move.destination) return false;
-  if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
-  switch (move.step) {
-    case MigrationStep::Freezing:
-      // From there on everything of the tablet's is in the destination's log.
-      if (!move.destination_segment) return false;
-      [[fallthrough]];
-    case MigrationStep::Copying:
-    case MigrationStep::Preparing:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
-             tablet.epoch == move.source_epoch;
-    case MigrationStep::HandedOver:
-    case MigrationStep::Arrived:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.destination &&
-             tablet.epoch == move.destination_epoch;
-    case MigrationStep::Arriving:
-      // A recovery may have it in hand, or may have ended the hand-over.
-      if (tablet.state != TabletState::Moving) return tablet.state != TabletState::Normal || !tablet.isLent();
-      return tablet.isLent() && tablet.logOf(move.source) != nullptr && tablet.owner == move.destination &&
-             tablet.epoch == move.destination_epoch;
-    default:
-      return tablet.state == TabletState::Moving && !tablet.isLent() && tablet.owner == move.source &&
-             tablet.epoch > move.destination_epoch;
-  }
-}
-
-// For people: why the contents are not all in the destination's log yet, if something keeps them from it.
-std::string whatIsMissing(const PullResult& pull, ServerId source) {
-  const std::string from = std::to_string(source.value);
-  if (pull.lacks_places) return "no storage frames for replicas of what has come; see 'ramcore status'";
-  if (pull.phase != PullPhase::Arriving || pull.problem == Status::Ok) return "";
-  if (pull.problem == Status::Corrupt)
-    return "server " + from + " has lost objects; overwrite them, or restore them there";
-  return "contents of server " + from + " do not come: " + std::string(name(pull.problem));
-}
-
-std::string percentText(double fraction) { return std::to_string(static_cast<int>(fraction * 100)) + " %"; }
+// While a move waits for its turn nothing tells it that one of its servers has died.
+constexpr int64_t kTurnPauseNs = runtime::kNanosPerSecond;
 
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
-    : parts_(parts), calls_(parts_), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
+    : parts_(parts),
+      calls_(parts_),
+      moves_(parts_),
+      ids_(parts.journal, "migration"),
+      changed_(parts.journal.executor()) {}
 
 runtime::Task<Status> MigrationManager::load() {
   const Status ids = co_await ids_.load();
   if (ids != Status::Ok) co_return ids;
-  Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kMigrationPrefix));
-  if (!stored.ok()) co_return stored.error();
-  std::set<TabletId> moving;
-  std::set<TabletId> arriving;
-  for (const KeyValue& entry : *stored) {
-    Active active;
-    const Migration& migration = active.migration;
-    if (!decode(entry.value, active.migration) || entry.key != keyOf(migration.id)) {
-      co_return parts_.journal.corrupt(entry.key, kNonsense);
-    }
-    if (migration.id.value >= ids_.end()) {
-      co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
-    }
-    if (!migration.isOver()) {
-      const Tablet* tablet = parts_.map.findTablet(migration.tablet);
-      const bool fits = tablet != nullptr && isUnderWay(migration, *tablet);
-      if (!fits || !moving.insert(migration.tablet).second) {
-        co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
-      }
-      if (migration.step == MigrationStep::Arriving) arriving.insert(migration.tablet);
-    }
-    active_.emplace(migration.id, std::move(active));
-  }
-  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
-    // Without a move it would refuse mutations for ever.
-    if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
-  }
-  for (const Table* table : parts_.map.tables()) {
-    // The drop of a table ends the moves of its tablets, whose lists stay as they are.
-    if (table->state != TableState::Ready) continue;
-    for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
-      if (!tablet->isLent() || arriving.contains(tablet->id)) continue;
-      co_return parts_.journal.corrupt(keyOf(tablet->id), "is in two logs without a move in which it arrives");
-    }
-  }
-  co_return Status::Ok;
+  co_return co_await moves_.load(ids_.end());
 }
 
 void MigrationManager::resume() {
-  for (const auto& [id, active] : active_) {
-    if (!active.migration.isOver()) run(id).detach();
+  for (const auto& [id, move] : moves_.all()) {
+    const Migration& stored = move.migration;
+    if (stored.isOver()) continue;
+    turns_.enter(id, stored.source, stored.destination, stored.step != MigrationStep::Preparing);
+  }
+  // Each looks at all the others.
+  for (const auto& [id, move] : moves_.all()) {
+    if (!move.migration.isOver()) run(id).detach();
   }
 }
 
 void MigrationManager::stop() { changed_.failAll(Status::Shutdown); }
 
 const MigrationManager::Progress* MigrationManager::find(MigrationId id) const {
-  const auto found = active_.find(id);
-  return found == active_.end() ? nullptr : &found->second;
-}
-
-bool MigrationManager::isMoving(TabletId tablet) const {
-  return std::ranges::any_of(active_, [tablet](const auto& one) {
-    return one.second.migration.tablet == tablet && !one.second.migration.isOver();
-  });
-}
-
-size_t MigrationManager::runningCount() const {
-  size_t count = 0;
-  for (const auto& [id, active] : active_) count += active.migration.isOver() ? 0 : 1;
-  return count;
+  const auto found = moves_.all().find(id);
+  return found == moves_.all().end() ? nullptr : &found->second;
 }
 
 // ---- begin, cancel
@@ -133,21 +58,22 @@ Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) co
   if (tablet == nullptr || !parts_.membership.isAlive(destination)) return Status::NotFound;
   const Table* table = parts_.map.findTable(tablet->table);
   if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
-  if (tablet->state != TabletState::Normal || isMoving(tablet->id)) return Status::RetryLater;
+  if (tablet->state != TabletState::Normal || moves_.isMoving(tablet->id)) return Status::RetryLater;
   if (tablet->owner == destination) return Status::BadRequest;
   if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.hasReported(destination))
     return Status::RetryLater;
-  if (runningCount() >= kRunningMax) return Status::RetryLater;
+  if (moves_.runningCount() >= kRunningMax) return Status::RetryLater;
   return Status::Ok;
 }
 
-runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_id, ServerId destination) {
+runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_id, ServerId destination,
+                                                               uint64_t rate_max) {
   auto guard = co_await parts_.map_lock.lock();
   const Tablet* found = parts_.map.findTablet(tablet_id);
   const Status allowed = mayBegin(found, destination);
   if (allowed != Status::Ok) {
     // A repeated request: the latest move of this tablet is the one that was asked for.
-    for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
+    for (auto at = moves_.all().rbegin(); at != moves_.all().rend(); ++at) {
       const Migration& known = at->second.migration;
       if (known.tablet != tablet_id) continue;
       const bool same = known.destination == destination && (!known.isOver() || known.step == MigrationStep::Done);
@@ -162,88 +88,88 @@ runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_i
   Tablet tablet = *parts_.map.findTablet(tablet_id);
   tablet.state = TabletState::Moving;
   tablet.last_epoch.value += 1;
-  Active active;
-  active.migration = {.id = MigrationId(*id),
-                      .tablet = tablet_id,
-                      .table = tablet.table,
-                      .source = tablet.owner,
-                      .destination = destination,
-                      .source_epoch = tablet.epoch,
-                      .destination_epoch = tablet.last_epoch,
-                      .reason = {}};
-  const MigrationId begun = active.migration.id;
-  Batch batch;
-  batch.put(keyOf(tablet_id), encode(tablet));
-  batch.put(keyOf(begun), encode(active.migration));
-  const Status stored = co_await parts_.journal.commit(std::move(batch));
+  const MigrationId begun(*id);
+  Migration move = {.id = begun,
+                    .tablet = tablet_id,
+                    .table = tablet.table,
+                    .source = tablet.owner,
+                    .destination = destination,
+                    .source_epoch = tablet.epoch,
+                    .destination_epoch = tablet.last_epoch,
+                    .reason = {},
+                    .rate_max = rate_max};
+  const Status stored = co_await moves_.storeBegun(std::move(move), tablet);
   if (stored != Status::Ok) co_return Begun{stored, {}};
-  parts_.map.updateTablet(tablet);
-  active_.emplace(begun, std::move(active));
-  traceStep(begun);
+  turns_.enter(begun, tablet.owner, destination, false);
   run(begun).detach();
   co_return Begun{Status::Ok, begun};
 }
 
 runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_ns) {
+  std::optional<uint64_t> returns_before;
   while (true) {
-    const auto found = active_.find(id);
-    if (found == active_.end()) co_return Status::NotFound;
+    const auto found = moves_.all().find(id);
+    if (found == moves_.all().end()) co_return Status::NotFound;
     switch (found->second.migration.step) {
       case MigrationStep::GivingUp:
       case MigrationStep::Cancelled:
       case MigrationStep::Failed:
         co_return Status::Ok;
       case MigrationStep::HandedOver:
-      case MigrationStep::Arriving:
       case MigrationStep::Arrived:
       case MigrationStep::Done:
         co_return Status::BadRequest;
+      case MigrationStep::Returning:
+        co_return Status::Ok;
+      case MigrationStep::Arriving:
+        if (!returns_before) returns_before = found->second.returns_given_up;
+        if (*returns_before != found->second.returns_given_up) co_return found->second.return_status;
+        break;
       case MigrationStep::Copying:
       case MigrationStep::Preparing:
       case MigrationStep::Freezing:
         break;
     }
-    found->second.cancel_wanted = true;
+    // One that waits for its turn hears of it at once.
+    if (!std::exchange(found->second.cancel_wanted, true)) changed_.notifyAll();
     if (parts_.journal.stopping()) co_return Status::Shutdown;
     const Status changed = co_await changed_.wait(deadline_ns);
     if (changed == Status::DeadlineExceeded) co_return Status::RetryLater;
   }
 }
 
+runtime::Task<Status> MigrationManager::setRate(MigrationId id, uint64_t rate_max) {
+  const Progress* const move = find(id);
+  if (move == nullptr) co_return Status::NotFound;
+  if (move->migration.isOver()) co_return Status::BadRequest;
+  const bool stored = co_await moves_.storeRate(id, rate_max);
+  co_return stored ? Status::Ok : Status::Shutdown;
+}
+
 runtime::Task<bool> MigrationManager::endAll(TableId table) {
   while (!parts_.journal.stopping()) {
     bool any = false;
-    for (auto& [id, active] : active_) {
-      if (active.migration.table != table || active.migration.isOver()) continue;
-      active.cancel_wanted = true;
+    bool is_new = false;
+    for (auto& [id, move] : moves_.all()) {
+      if (move.migration.table != table || move.migration.isOver()) continue;
+      is_new |= !std::exchange(move.cancel_wanted, true);
       any = true;
     }
     if (!any) co_return true;
+    if (is_new) changed_.notifyAll();
     [[maybe_unused]] const Status changed = co_await changed_.wait();
   }
   co_return false;
-}
-
-// ---- what a move has come to, for whoever follows it
-
-// Each step, once it is stored. tests/durability/moving_rounds.py waits for these lines, and for those of the progress.
-void MigrationManager::traceStep(MigrationId id) const {
-  traceProgress(id, "is " + std::string(textOf(record(id).step)));
-}
-
-void MigrationManager::traceProgress(MigrationId id, const std::string& what) const {
-  if (!parts_.trace.enabled(TraceLevel::Debug)) return;
-  parts_.trace.debug("move " + std::to_string(id.value) + " of tablet " + std::to_string(record(id).tablet.value) +
-                     ": " + what);
 }
 
 // ---- the state machine
 
 runtime::Task<void> MigrationManager::run(MigrationId id) {
   Journal::Running running(parts_.journal);
-  while (!record(id).isOver()) {
+  while (!moves_.record(id).isOver()) {
     const bool goes_on = co_await runStep(id);
     if (!goes_on) co_return;
+    if (moves_.record(id).isOver()) turns_.leave(id);
     changed_.notifyAll();
   }
 }
@@ -251,9 +177,9 @@ runtime::Task<void> MigrationManager::run(MigrationId id) {
 // False if the coordinator stops.
 runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
   StepOutcome outcome;
-  switch (record(id).step) {
+  switch (moves_.record(id).step) {
     case MigrationStep::Copying:
-      co_return co_await storeGivingUp(id, "it was begun by an earlier version");
+      co_return co_await moves_.storeGivingUp(id, "it was begun by an earlier version", false);
     case MigrationStep::Preparing:
       outcome = co_await prepare(id);
       break;
@@ -261,6 +187,7 @@ runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
       outcome = co_await freeze(id);
       break;
     case MigrationStep::Arriving:
+    case MigrationStep::Returning:
       co_return co_await arrive(id);
     case MigrationStep::HandedOver:
     case MigrationStep::Arrived:
@@ -269,161 +196,153 @@ runtime::Task<bool> MigrationManager::runStep(MigrationId id) {
       co_return co_await giveUp(id);
   }
   if (outcome.stopped) co_return false;
-  if (!outcome.succeeded) co_return co_await storeGivingUp(id, std::move(outcome.reason));
-  if (record(id).step == MigrationStep::Preparing) co_return co_await storeFreezing(id, outcome.segment);
-  co_return co_await storeHandOver(id);
+  if (!outcome.succeeded) co_return co_await moves_.storeGivingUp(id, std::move(outcome.reason), outcome.lacks_room);
+  if (moves_.record(id).step == MigrationStep::Preparing) co_return co_await moves_.storeFreezing(id, outcome.segment);
+  co_return co_await moves_.storeHandOver(id);
 }
 
 // Asked before each attempt of a call. Gives the reason in `outcome`: the coordinator stops, the move was cancelled, or
-// one of the two servers is dead.
+// one of the two servers is dead. While the tablet arrives, a request to cancel it is what is carried out.
 bool MigrationManager::mustEnd(MigrationId id, StepOutcome& outcome) const {
   outcome.stopped = parts_.journal.stopping();
   if (outcome.stopped) return true;
-  const Active& active = active_.at(id);
-  if (active.cancel_wanted) {
+  const MoveRecords::Move& active = moves_.at(id);
+  const Migration& move = active.migration;
+  if (move.step == MigrationStep::Arriving) {
+    if (parts_.map.findTable(move.table)->state == TableState::Dropping) outcome.reason = "the table is dropped";
+  } else if (active.cancel_wanted) {
     outcome.reason = "cancelled";
-  } else if (!parts_.membership.isAlive(active.migration.source)) {
-    outcome.reason = "the source is dead";
-  } else if (!parts_.membership.isAlive(active.migration.destination)) {
-    outcome.reason = "the destination is dead";
   }
+  if (!outcome.reason.empty()) return true;
+  if (!parts_.membership.isAlive(move.source)) outcome.reason = "the source is dead";
+  if (!parts_.membership.isAlive(move.destination)) outcome.reason = "the destination is dead";
   return !outcome.reason.empty();
 }
 
 runtime::Task<StepOutcome> MigrationManager::prepare(MigrationId id) {
-  const Migration move = record(id);
+  const Migration move = moves_.record(id);
   const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
-  StepOutcome outcome = co_await calls_.startPull(move, must_end);
+  StepOutcome outcome;
+  while (!turns_.take(id)) {
+    moves_.at(id).waits_for = turns_.whatFor(id);
+    if (mustEnd(id, outcome)) co_return outcome;
+    (void)co_await changed_.wait(parts_.journal.nowNs() + kTurnPauseNs);
+  }
+  moves_.at(id).waits_for.clear();
+  outcome = co_await calls_.startPull(move, must_end);
   if (!outcome.succeeded) co_return outcome;
   co_return co_await calls_.awaitPrepared(move, must_end);
 }
 
-runtime::Task<bool> MigrationManager::storeFreezing(MigrationId id, SegmentId destination_segment) {
-  auto guard = co_await parts_.map_lock.lock();
-  Migration move = record(id);
-  move.step = MigrationStep::Freezing;
-  move.destination_segment = destination_segment;
-  Batch batch;
-  batch.put(keyOf(id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  active_.at(id).migration = move;
-  traceStep(id);
-  co_return true;
-}
-
 runtime::Task<StepOutcome> MigrationManager::freeze(MigrationId id) {
-  const Migration move = record(id);
+  const Migration move = moves_.record(id);
   const MigrationCalls::MustEnd must_end = [this, id](StepOutcome& outcome) { return mustEnd(id, outcome); };
   StepOutcome outcome = co_await calls_.freezeSource(move, must_end);
   if (!outcome.succeeded) co_return outcome;
   co_return co_await calls_.adopt(move, outcome.version_ceiling, must_end);
 }
 
-// A step and the tablet in one batch, under map_lock. False if the coordinator stops.
-runtime::Task<bool> MigrationManager::store(const Migration& move, const Tablet& tablet) {
-  Batch batch;
-  batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(move.id), encode(move));
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  parts_.map.updateTablet(tablet);
-  active_.at(move.id).migration = move;
-  traceStep(move.id);
-  co_return true;
-}
-
-runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id) {
-  auto guard = co_await parts_.map_lock.lock();
-  Migration move = record(id);
-  // No tablet is given to a dead server. The check is under map_lock, and RecoveryManager::storeRecovered() takes
-  // map_lock, too: so a server that lives here cannot be stored as recovered, and its log given up, before this change
-  // is applied.
-  // The next look at the move gives it up.
-  const bool both_live = parts_.membership.isAlive(move.destination) && parts_.membership.isAlive(move.source);
-  if (!both_live) co_return !parts_.journal.stopping();
-  move.step = MigrationStep::Arriving;
-  Tablet tablet = *parts_.map.findTablet(move.tablet);
-  tablet.owner = move.destination;
-  tablet.epoch = move.destination_epoch;
-  tablet.logs.push_back({move.destination, move.destination_segment});
-  co_return co_await store(move, tablet);
-}
-
-runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string reason) {
-  auto guard = co_await parts_.map_lock.lock();
-  Migration move = record(id);
-  move.step = MigrationStep::GivingUp;
-  move.cancelled = active_.at(id).cancel_wanted;
-  move.reason = std::move(reason);
-  Tablet tablet = *parts_.map.findTablet(move.tablet);
-  tablet.last_epoch.value += 1;
-  tablet.epoch = tablet.last_epoch;
-  co_return co_await store(move, tablet);
-}
-
 // ---- from the hand-over on
+
+// The way that the contents take: to the destination, or back to the source.
+Migration MigrationManager::wayOf(MigrationId id) const {
+  const Migration& move = moves_.record(id);
+  return move.step == MigrationStep::Returning ? move.reversed() : move;
+}
 
 // Each attempt looks at the tablet first: when one of its servers dies, the recovery has it in hand, and nothing is
 // told to the other one that could contradict the recovery.
 runtime::Task<bool> MigrationManager::arrive(MigrationId id) {
-  const Migration move = record(id);
+  const Migration way = wayOf(id);
   runtime::GrowingPause pause(kArrivalPauseNs, kArrivalPauseNsMax);
   bool is_lent = false;
   bool is_taken = false;
   while (!parts_.journal.stopping()) {
-    RC_CHECK_MSG(parts_.map.findTablet(move.tablet) != nullptr, "a tablet has gone whose move is not over");
-    const Tablet& tablet = *parts_.map.findTablet(move.tablet);
-    // A request to cancel it has come too late.
-    if (parts_.map.findTable(move.table)->state == TableState::Dropping) {
-      co_return co_await storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
+    RC_CHECK_MSG(parts_.map.findTablet(way.tablet) != nullptr, "a tablet has gone whose move is not over");
+    const Tablet& tablet = *parts_.map.findTablet(way.tablet);
+    if (parts_.map.findTable(way.table)->state == TableState::Dropping) {
+      co_return co_await moves_.storeEnd(id, MigrationStep::Cancelled, "the table is dropped");
     }
-    if (tablet.state != TabletState::Moving) active_.at(id).waits_for = "a recovery brings the rest";
-    if (!tablet.isLent()) {
-      const bool is_there = tablet.owner == move.destination;
-      co_return co_await storeEnd(id, is_there ? MigrationStep::Done : MigrationStep::Failed,
-                                  is_there ? "" : "the destination is dead");
-    }
+    if (tablet.state != TabletState::Moving) moves_.at(id).waits_for = "a recovery brings the rest";
+    if (!tablet.isLent()) co_return co_await storeEndByRecovery(id, tablet.owner);
     if (tablet.state == TabletState::Moving) {
-      if (!is_lent) is_lent = co_await calls_.lend(move);
-      if (is_lent && !is_taken) is_taken = co_await calls_.take(move);
+      if (!is_lent) is_lent = co_await calls_.lend(way);
+      if (is_lent && !is_taken) is_taken = co_await calls_.take(way);
       bool has_joined = false;
       if (is_taken) has_joined = co_await hasJoined(id);
-      if (has_joined) co_return co_await storeArrived(id);
+      if (has_joined) co_return co_await moves_.storeArrived(id);
+      if (is_taken && isTakenBack(id)) {
+        const bool goes_on = co_await tryReturn(id);
+        if (!goes_on || moves_.record(id).step == MigrationStep::Returning) co_return goes_on;
+      }
     }
     (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   co_return false;
 }
 
+// A recovery has brought the contents into one log.
+runtime::Task<bool> MigrationManager::storeEndByRecovery(MigrationId id, ServerId owner) {
+  const Migration move = moves_.record(id);
+  if (owner == move.destination) co_return co_await moves_.storeEnd(id, MigrationStep::Done, "");
+  const bool is_back = move.step == MigrationStep::Returning && owner == move.source;
+  co_return co_await moves_.storeEnd(id, is_back ? MigrationStep::Cancelled : MigrationStep::Failed,
+                                     "the destination is dead");
+}
+
 runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
-  const Migration move = record(id);
-  const PullResult pull = co_await parts_.masters.pullProgress(move.destination, move.tablet, move.destination_epoch);
+  const Migration way = wayOf(id);
+  const PullResult pull = co_await parts_.masters.pullProgress(way.destination, way.tablet, way.destination_epoch, way.rate_max);
   if (pull.status != Status::Ok) co_return false;
-  Active& active = active_.at(id);
+  MoveRecords::Move& active = moves_.at(id);
   active.migration.objects = pull.objects;
   active.migration.bytes = pull.bytes;
   active.fraction = pull.fraction;
-  active.waits_for = whatIsMissing(pull, move.source);
-  if (pull.phase == PullPhase::Arriving) traceProgress(id, percentText(pull.fraction) + " has arrived");
-  if (pull.phase == PullPhase::Arrived) traceProgress(id, "all has arrived, and joins the destination's log");
+  active.waits_for = whatIsMissing(pull, way.source);
+  if (active.waits_for.empty()) active.waits_for = active.return_problem;
+  if (pull.phase == PullPhase::Arriving)
+    moves_.traceProgress(id, std::to_string(static_cast<int>(pull.fraction * 100)) + " % has arrived");
+  if (pull.phase == PullPhase::Arrived) moves_.traceProgress(id, "all has arrived, and joins the destination's log");
   const bool is_early = RC_MUTATION("shrink-before-the-flush") && pull.phase >= PullPhase::Arrived;
   co_return pull.phase >= PullPhase::Joined || is_early;
 }
 
-// The contents are in the destination's log, flushed: the source's is not needed for them any more.
-runtime::Task<bool> MigrationManager::storeArrived(MigrationId id) {
-  auto guard = co_await parts_.map_lock.lock();
-  Migration move = record(id);
-  Tablet tablet = *parts_.map.findTablet(move.tablet);
-  if (tablet.state != TabletState::Moving) co_return !parts_.journal.stopping();  // a recovery has begun meanwhile
-  move.step = MigrationStep::Arrived;
-  tablet.logs = {*tablet.logOf(move.destination)};
-  co_return co_await store(move, tablet);
+// ---- of a move that is taken back
+
+bool MigrationManager::isTakenBack(MigrationId id) const {
+  const MoveRecords::Move& active = moves_.at(id);
+  const bool is_wanted = active.cancel_wanted || active.migration.return_epoch;
+  return active.migration.step == MigrationStep::Arriving && is_wanted;
+}
+
+// Hands the tablet back to the source, or gives that up. False if the coordinator stops.
+runtime::Task<bool> MigrationManager::tryReturn(MigrationId id) {
+  const bool is_wanted = moves_.record(id).return_epoch ? true : co_await moves_.storeReturnEpoch(id, true);
+  if (!is_wanted) co_return !parts_.journal.stopping();
+  const Migration back = moves_.record(id).reversed();
+  const StepOutcome outcome =
+      co_await calls_.prepareReturn(back, [this, id](StepOutcome& now) { return mustEnd(id, now); });
+  if (outcome.stopped) co_return false;
+  if (outcome.succeeded) {
+    const bool stored = co_await moves_.storeReturning(id);
+    if (!stored || moves_.record(id).step == MigrationStep::Returning) co_return stored;
+  }
+  const bool goes_on = co_await calls_.giveUpReturn(back);
+  if (!goes_on) co_return false;
+  MoveRecords::Move& active = moves_.at(id);
+  active.cancel_wanted = false;
+  active.return_problem = "it was not handed back to server " + std::to_string(back.destination.value) + ": " +
+                          (outcome.succeeded ? "one of the two servers is dead" : outcome.reason);
+  active.return_status = outcome.lacks_room ? Status::NoSpace : Status::RetryLater;
+  ++active.returns_given_up;
+  parts_.trace.info("move " + std::to_string(id.value) + " goes on; " + active.return_problem);
+  const bool stored = co_await moves_.storeReturnEpoch(id, false);
+  changed_.notifyAll();
+  co_return stored;
 }
 
 runtime::Task<bool> MigrationManager::finish(MigrationId id) {
-  const Migration move = record(id);
+  const Migration move = moves_.record(id);
   // The source of a move that an earlier version has handed over may answer reads until it has dropped the tablet.
   const bool drops_first = move.step == MigrationStep::HandedOver;
   bool goes_on = true;
@@ -431,55 +350,19 @@ runtime::Task<bool> MigrationManager::finish(MigrationId id) {
   if (goes_on) goes_on = co_await calls_.settleAtDestination(move);
   if (goes_on && !drops_first) goes_on = co_await calls_.dropAtSource(move, false);
   if (!goes_on || parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, MigrationStep::Done, {});
+  co_return co_await moves_.storeEnd(id, MigrationStep::Done, {});
 }
 
 runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
-  const Migration move = record(id);
-  bool goes_on = co_await calls_.resumeSource(move, parts_.map.findTablet(move.tablet)->epoch);
+  const Migration move = moves_.record(id);
+  const TabletEpoch epoch = parts_.map.findTablet(move.tablet)->epoch;
+  const bool is_back = move.return_epoch && epoch == move.return_epoch;
+  bool goes_on =
+      is_back ? co_await calls_.settleAtDestination(move.reversed()) : co_await calls_.resumeSource(move, epoch);
   if (goes_on) goes_on = co_await calls_.forgetAtDestination(move);
   if (!goes_on || parts_.journal.stopping()) co_return false;
-  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed, move.reason);
-}
-
-runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step, std::string reason) {
-  auto guard = co_await parts_.map_lock.lock();
-  Migration move = record(id);
-  const MigrationStep before = move.step;
-  move.step = step;
-  move.reason = std::move(reason);
-  // A recovery may have the tablet in hand: then its state is the recovery's.
-  Tablet tablet = *parts_.map.findTablet(move.tablet);
-  const bool is_ours = tablet.state == TabletState::Moving;
-  if (is_ours) tablet.state = TabletState::Normal;
-  Batch batch;
-  if (is_ours) batch.put(keyOf(tablet.id), encode(tablet));
-  batch.put(keyOf(id), encode(move));
-  std::vector<MigrationId> forgotten;
-  forgetOldest(batch, forgotten);
-  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
-  if (is_ours) parts_.map.updateTablet(tablet);
-  active_.at(id).migration = move;
-  if (step == MigrationStep::Done) active_.at(id).fraction = 1;
-  active_.at(id).waits_for.clear();
-  for (const MigrationId old : forgotten) active_.erase(old);
-  parts_.trace.info("move " + std::to_string(id.value) + " of tablet " + std::to_string(tablet.id.value) +
-                    " to server " + std::to_string(move.destination.value) +
-                    (step == MigrationStep::Done
-                         ? " is done"
-                         : (before == MigrationStep::Arriving ? " has ended: " : " was given up: ") + move.reason));
-  co_return true;
-}
-
-void MigrationManager::forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const {
-  size_t over_count = 0;
-  for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
-    if (!at->second.migration.isOver() || ++over_count < kFinishedKept) continue;
-    if (batch.changes.size() >= Batch::kChangesMax) return;
-    batch.remove(keyOf(at->first));
-    forgotten.push_back(at->first);
-  }
+  co_return co_await moves_.storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed,
+                                     move.reason);
 }
 
 }  // namespace ramcore::coordinator

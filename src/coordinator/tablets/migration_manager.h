@@ -1,9 +1,10 @@
 #pragma once
 
-#include <map>
-#include <vector>
+#include <string>
 
 #include "coordinator/tablets/migration_calls.h"
+#include "coordinator/tablets/move_records.h"
+#include "coordinator/tablets/move_turns.h"
 #include "coordinator/tablets/parts.h"
 
 namespace ramcore::coordinator {
@@ -19,6 +20,9 @@ namespace ramcore::coordinator {
 ///               source answers nothing any more, or is dead and its lease over; then the destination answers, and
 ///               fetches the contents.
 ///   Arrived     the contents are in the destination's log alone. The source drops the tablet.
+///   Returning   (from Arriving: cancelled) the tablet belongs to the source again, under a new epoch, and its contents
+///               are in both logs. The destination answers nothing any more; the source answers, and fetches what was
+///               changed at the destination. GivingUp follows.
 ///   GivingUp    (from Preparing and Freezing: cancelled, or it failed) the source goes on under a new epoch, the
 ///               destination forgets the tablet.
 ///   Done        the tablet belongs to the destination.
@@ -28,15 +32,17 @@ namespace ramcore::coordinator {
 ///               recovery gives the tablet to another server. (From Arriving) the destination has died, and a recovery
 ///               has given the tablet to another server, mostly the source.
 ///
-/// From Arriving on a move is not given up. If one of the two servers dies, or both, the recovery has the tablet in
-/// hand (RecoveryManager), and the move ends with it: Done if the tablet is at the destination then, else Failed.
+/// From Arriving on a move is not given up, but it can be taken back. If one of the two servers dies, or both, the
+/// recovery has the tablet in hand (RecoveryManager), and the move ends with it: Done if the tablet is at the
+/// destination then, Cancelled if it was returning and is at the source, else Failed.
+///
+/// A server takes part in few moves at a time; others wait in Preparing for their turn (MoveTurns).
 ///
 /// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
 class MigrationManager final : public TabletOperations {
  public:
   static constexpr size_t kRunningMax = 256;
-  static constexpr size_t kFinishedKept = 64;
 
   explicit MigrationManager(const Parts& parts);
 
@@ -53,18 +59,22 @@ class MigrationManager final : public TabletOperations {
   /// Stores a move and starts it. A repeated request gets the move that is under way, or the one that did it. Failure:
   /// NotFound: no such tablet or server; BadRequest: the tablet is there already; RetryLater: the tablet is in
   /// transition or unavailable, the destination is silent, or there are too many moves; as Journal::commit.
-  runtime::Task<Begun> begin(TabletId tablet, ServerId destination);
-  /// Has a move given up. Ok when that is stored, and for a move that ended without moving. BadRequest: the tablet has
-  /// moved already. NotFound. RetryLater: not decided by `deadline_ns`.
+  /// @param rate_max  of a new one: bytes a second at which contents come at the most; 0: any
+  runtime::Task<Begun> begin(TabletId tablet, ServerId destination, uint64_t rate_max = 0);
+  /// Has a move given up, or taken back if the tablet was handed over and its contents arrive. Ok when that is stored,
+  /// and for a move that ended without moving. BadRequest: all of the contents have moved already. NotFound. NoSpace:
+  /// the source has no room for what was changed meanwhile. RetryLater: not decided by `deadline_ns`, or not possible
+  /// now (Progress::waits_for says why).
   runtime::Task<Status> cancel(MigrationId id, int64_t deadline_ns);
 
-  struct Progress {
-    Migration migration;
-    double fraction = 0;
-    std::string waits_for;  ///< what does not come, while the contents arrive
-  };
+  /// Has the contents come at this rate at the most from now on. NotFound; BadRequest: it is over.
+  runtime::Task<Status> setRate(MigrationId id, uint64_t rate_max);
+
+  using Progress = MoveRecords::Progress;
+  /// Those that are under way, and the last ones that are over, in the order in which they were asked for.
+  const std::map<MigrationId, MoveRecords::Move>& all() const { return moves_.all(); }
   /// Whether a move of the tablet is not over, also if the tablet is in other hands meanwhile.
-  bool isMoving(TabletId tablet) const;
+  bool isMoving(TabletId tablet) const { return moves_.isMoving(tablet); }
   /// nullptr if the move is unknown, or ended too long ago.
   const Progress* find(MigrationId id) const;
 
@@ -72,36 +82,27 @@ class MigrationManager final : public TabletOperations {
   runtime::Task<bool> endAll(TableId table) override;
 
  private:
-  struct Active : Progress {
-    bool cancel_wanted = false;
-  };
   Status mayBegin(const Tablet* tablet, ServerId destination) const;
   runtime::Task<void> run(MigrationId id);
   runtime::Task<bool> runStep(MigrationId id);
   runtime::Task<StepOutcome> prepare(MigrationId id);
   runtime::Task<StepOutcome> freeze(MigrationId id);
-  runtime::Task<bool> storeFreezing(MigrationId id, SegmentId destination_segment);
-  runtime::Task<bool> store(const Migration& move, const Tablet& tablet);
-  runtime::Task<bool> storeHandOver(MigrationId id);
-  runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
+  Migration wayOf(MigrationId id) const;
   runtime::Task<bool> arrive(MigrationId id);
+  runtime::Task<bool> storeEndByRecovery(MigrationId id, ServerId owner);
+  bool isTakenBack(MigrationId id) const;
+  runtime::Task<bool> tryReturn(MigrationId id);
   runtime::Task<bool> hasJoined(MigrationId id);
-  runtime::Task<bool> storeArrived(MigrationId id);
   runtime::Task<bool> finish(MigrationId id);
   runtime::Task<bool> giveUp(MigrationId id);
-  runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step, std::string reason);
   bool mustEnd(MigrationId id, StepOutcome& outcome) const;
-  void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
-  size_t runningCount() const;
-  void traceStep(MigrationId id) const;
-  void traceProgress(MigrationId id, const std::string& what) const;
-  const Migration& record(MigrationId id) const { return active_.at(id).migration; }
 
   const Parts parts_;
   MigrationCalls calls_;
+  MoveRecords moves_;
+  MoveTurns turns_;  // of those that are not over
   IdAllocator ids_;
-  runtime::Signal changed_;               // a step was stored
-  std::map<MigrationId, Active> active_;  // moves under way, and the last kFinishedKept that are over
+  runtime::Signal changed_;  // a step was stored, or a move is to be given up
 };
 
 }  // namespace ramcore::coordinator

@@ -17,6 +17,7 @@ struct LogStats {
   std::atomic<uint64_t> pinned_bytes{0};
   std::atomic<uint64_t> appended_entries{0};
   std::atomic<uint64_t> appended_bytes{0};  ///< padding included; neither the cleaner's copies nor heads' own entries
+  std::atomic<uint64_t> side_bytes{0};      ///< of these, in side logs
   std::atomic<uint64_t> heads_opened{0};
   std::atomic<uint64_t> small_heads_opened{0};
   std::atomic<uint64_t> segments_cleaned{0};

@@ -88,23 +88,28 @@ void MigrationSource::pull(rpc::Request request) {
   const uint64_t bytes_wanted =
       std::min(bytesWanted(request, ask), activity_.isBusy() ? kResponseBytesBusy : UINT64_MAX);
   const Status filled = fill(*tablet, {ask.cursor, ask.last},
-                             {.bytes_wanted = bytes_wanted, .bytes_max = bytes_max, .skips_lost = true}, slice);
+                             {.bytes_wanted = bytes_wanted,
+                              .bytes_max = bytes_max,
+                              .skips_lost = true,
+                              .changes_after = tablet->changes_after},
+                             slice);
   if (filled != Status::Ok) return request.reply(filled);
   const Lent lent = lend(request, slice, bytes_max);
   transport::TxMessage response = request.allocate(slice.bytes - lent.bytes);
-  response.appendHead(
-      wire::Pull::Response{.header = {.status = Status::Ok},
-                           .next_cursor = slice.next.value_or(0),
-                           .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
-                           .entry_count = static_cast<uint32_t>(slice.objects.size() + slice.lost.size() + lent.count),
-                           .done = static_cast<uint8_t>(slice.next ? 0 : 1)});
+  response.appendHead(wire::Pull::Response{
+      .header = {.status = Status::Ok},
+      .next_cursor = slice.next.value_or(0),
+      .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
+      .entry_count =
+          static_cast<uint32_t>(slice.objects.size() + slice.lost.size() + slice.removed.size() + lent.count),
+      .done = static_cast<uint8_t>(slice.next ? 0 : 1)});
   append(response, slice, lent);
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));
 }
 
-/// Adds the objects of a part of a tablet to a slice. The tablet is lent: what is here stays, except that the cleaner
-/// moves it.
+/// Adds the objects of a part of a tablet to a slice, or what was changed here. The tablet is lent: what is here stays,
+/// except that the cleaner moves it.
 /// @return as RangeSlice::fill()
 Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range,
                              const store::RangeSlice::Limits& limits, store::RangeSlice& slice) {
@@ -114,7 +119,7 @@ Status MigrationSource::fill(const store::Tablet& tablet, const HashRange& range
     return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
   };
   const Status filled =
-      range.first == range.last
+      range.first == range.last || limits.changes_after != 0
           ? slice.fill(parts_.store, parts_.index, tablet.table, range, limits, sizeOf, [](log::EntryRef) {})
           : slice.fillByBuckets(parts_.store, parts_.index, tablet.table, range, limits, sizeOf);
   return is_sound ? filled : Status::RetryLater;
@@ -142,23 +147,26 @@ MigrationSource::Lent MigrationSource::lend(const rpc::Request& request, store::
   return lent;
 }
 
-/// A key that is lost here goes as a tombstone, of which nothing but the key counts.
+/// A key that is lost here goes as a tombstone with version 0. Tombstones of removed keys name a segment of this log,
+/// which means nothing elsewhere.
 void MigrationSource::append(transport::TxMessage& response, const store::RangeSlice& slice, const Lent& lent) const {
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
   }
-  for (const log::EntryRef ref : slice.lost) {
+  const auto appendTombstone = [&](log::EntryRef ref, Version version) {
     const log::EntryView entry = parts_.store.entry(ref);
     const SegmentId any(1);
     const log::EntryInput input{.type = log::EntryType::Tombstone,
                                 .table = entry.table(),
-                                .version = 1,
+                                .version = version,
                                 .key = entry.key(),
                                 .payload = {},
                                 .anchor = any};
     log::writeEntry(response.extendHead(input.alignedBytes()), input, false, any);
-  }
+  };
+  for (const log::EntryRef ref : slice.lost) appendTombstone(ref, 0);
+  for (const log::EntryRef ref : slice.removed) appendTombstone(ref, parts_.store.entry(ref).version());
   for (uint32_t i = 0; i < lent.count; ++i) response.appendChunk(lent.chunks[i]);
 }
 
@@ -182,13 +190,16 @@ void MigrationSource::pullHashes(rpc::Request request) {
     before = hash;
     store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = all.bytes, .next = {}};
     const uint64_t bytes_max = answered == 0 ? first_bytes_max : next_bytes_max;
-    const Status filled =
-        fill(*tablet, {hash, hash}, {.bytes_wanted = bytes_max, .bytes_max = bytes_max, .skips_lost = true}, slice);
+    const Status filled = fill(
+        *tablet, {hash, hash},
+        {.bytes_wanted = bytes_max, .bytes_max = bytes_max, .skips_lost = true, .changes_after = tablet->changes_after},
+        slice);
     // What there is no room for is asked for again.
     if (filled == Status::TooLarge && answered != 0) break;
     if (filled != Status::Ok) return request.reply(filled);
     all.objects.insert(all.objects.end(), slice.objects.begin(), slice.objects.end());
     all.lost.insert(all.lost.end(), slice.lost.begin(), slice.lost.end());
+    all.removed.insert(all.removed.end(), slice.removed.begin(), slice.removed.end());
     all.bytes = slice.bytes;
   }
   const Lent lent = lend(request, all, first_bytes_max);
@@ -202,7 +213,8 @@ void MigrationSource::pullHashes(rpc::Request request) {
   request.reply(std::move(response));
 }
 
-/// Adds what objects take, from the cursor on: all of them, because the new owner refuses what it was not told of.
+/// Adds what objects take, from the cursor on: all of them, because the new owner refuses what it was not told of. Of a
+/// tablet that is to be handed back, what was changed here.
 Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash cursor,
                                        wire::MeasureTablet::Response& sum) {
   const auto add = [&](uint64_t entry_bytes, uint64_t tombstone_bytes) {
@@ -217,10 +229,20 @@ Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash curs
   };
   // The objects take nothing in the answer. The slice ends when it has looked at many.
   store::RangeSlice slice{.objects = {}, .lost = {}, .bytes = 0, .next = {}};
+  const HashRange range{cursor, tablet.range.last};
+  const store::RangeSlice::Limits limits{.bytes_wanted = UINT64_MAX,
+                                         .bytes_max = UINT64_MAX,
+                                         .skips_lost = true,
+                                         .changes_after = tablet.arriving ? tablet.arriving->ceiling() : 0};
   const Status filled =
-      slice.fillByBuckets(parts_.store, parts_.index, tablet.table, {cursor, tablet.range.last},
-                          {.bytes_wanted = UINT64_MAX, .bytes_max = UINT64_MAX, .skips_lost = true}, sizeOf);
+      limits.changes_after != 0
+          ? slice.fill(parts_.store, parts_.index, tablet.table, range, limits, sizeOf, [](log::EntryRef) {})
+          : slice.fillByBuckets(parts_.store, parts_.index, tablet.table, range, limits, sizeOf);
   if (filled != Status::Ok) return filled;
+  for (const log::EntryRef ref : slice.removed) {
+    const uint64_t bytes = log::alignedTombstoneBytes(parts_.store.entry(ref).keyBytes());
+    add(bytes, bytes);
+  }
   // An object that is lost may be restored later. Nothing is known of it but its key.
   for (const log::EntryRef ref : slice.lost) {
     add(parts_.log.config().entry_bytes_max, log::alignedTombstoneBytes(parts_.store.entry(ref).keyBytes()));
@@ -230,18 +252,33 @@ Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash curs
   return Status::Ok;
 }
 
+/// What was appended for tablets that this server owns: what arrives, or is brought back, is none of theirs. The new
+/// owner takes the difference between its first look at objects and its last one at the rest, which must not be less
+/// than it was.
+uint64_t MigrationSource::appendedBytes(wire::MeasureTablet::Part part) const {
+  const log::LogStats& stats = parts_.log.stats();
+  const bool is_lower_bound = part == wire::MeasureTablet::Part::Objects;
+  const auto load = [](const std::atomic<uint64_t>& bytes) { return bytes.load(std::memory_order_acquire); };
+  const uint64_t first = load(is_lower_bound ? stats.appended_bytes : stats.side_bytes);
+  const uint64_t second = load(is_lower_bound ? stats.side_bytes : stats.appended_bytes);
+  const uint64_t appended = is_lower_bound ? first : second;
+  const uint64_t side = is_lower_bound ? second : first;
+  return appended - std::min(appended, side);
+}
+
 void MigrationSource::measure(rpc::Request request) {
   using Measure = wire::MeasureTablet;
   Measure::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = tabletIn({TabletState::Normal, TabletState::Frozen}, ask.tablet, ask.epoch);
+  const Result<store::Tablet> tablet =
+      tabletIn({TabletState::Normal, TabletState::Arriving, TabletState::Frozen}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   // What is appended from here on may be missed by the look.
   Measure::Response sum{.header = {.status = Status::Ok},
                         .object_bytes = 0,
                         .large_bytes = 0,
                         .tombstone_bytes = 0,
-                        .appended_bytes = parts_.log.stats().appended_bytes.load(std::memory_order_relaxed),
+                        .appended_bytes = appendedBytes(ask.part),
                         .next_cursor = 0,
                         .crowded_count = 0,
                         .done = 1};
@@ -268,7 +305,8 @@ void MigrationSource::listClients(rpc::Request request) {
   using wire::ListClients;
   ListClients::Request ask;
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
-  const Result<store::Tablet> tablet = tabletIn({TabletState::Normal, TabletState::Frozen}, ask.tablet, ask.epoch);
+  const Result<store::Tablet> tablet =
+      tabletIn({TabletState::Normal, TabletState::Arriving, TabletState::Frozen}, ask.tablet, ask.epoch);
   if (!tablet.ok()) return request.reply(tablet.error());
   // All of them have been silent since then.
   const std::vector<ClientId> clients = parts_.results.silentSince(INT64_MAX, ask.after, ListClients::kClientsMax);

@@ -47,6 +47,7 @@ class MigrationSource {
                                  TabletEpoch epoch) const;
   Status fill(const store::Tablet& tablet, const HashRange& range, const store::RangeSlice::Limits& limits,
               store::RangeSlice& slice);
+  uint64_t appendedBytes(wire::MeasureTablet::Part part) const;
   Status measureObjects(const store::Tablet& tablet, KeyHash cursor, wire::MeasureTablet::Response& sum);
   struct Lent;
   Lent lend(const rpc::Request& request, store::RangeSlice& slice, uint64_t bytes_max);

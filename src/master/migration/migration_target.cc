@@ -19,7 +19,6 @@ constexpr int64_t kResultsWaitNs = 2 * runtime::kNanosPerSecond;
 constexpr size_t kLanesMax = 4;
 // Between two questions for keys that the source has lost.
 constexpr int64_t kLostPauseNs = 200 * runtime::kNanosPerMilli;
-constexpr int64_t kPieceWaitNs = 250 * runtime::kNanosPerMilli;
 // The pauses between looks for the next command of a coordinator, which comes soon.
 constexpr int64_t kOrderPauseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kOrderPauseNsMax = 2 * runtime::kNanosPerMilli;
@@ -34,9 +33,10 @@ std::shared_ptr<MigrationTarget::Pull> MigrationTarget::find(TabletId tablet) co
   return std::static_pointer_cast<Pull>(attempts_.find(tablet));
 }
 
-Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
+Status MigrationTarget::start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source,
+                              bool returns) {
   auto pull = std::make_shared<Pull>(
-      tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source}, *this);
+      tablet, SourceCalls::Tablet{.id = tablet.id, .epoch = source_epoch, .source = source}, *this, returns);
   store::IntakeAttempts::Claim claim = attempts_.claim(pull, false);
   if (!claim.begins()) return claim.status;
   pull->former = std::move(claim.former);
@@ -76,7 +76,7 @@ Status MigrationTarget::arrive(TabletId tablet, TabletEpoch epoch) {
   if (ready != Status::Ok || pull->ordered.load() >= Phase::Arriving) return ready;
   // Calls may wait as soon as the tablet answers, and the pull that ends their waiting begins last.
   priority_pulls_.open(tablet);
-  const Status arriving = parts_.tablets.arrive(tablet, pull->state.arriving);
+  const Status arriving = parts_.tablets.arrive(tablet, epoch, pull->state.arriving);
   if (arriving == Status::Ok) {
     pull->ordered.store(Phase::Arriving);
   } else {
@@ -89,12 +89,24 @@ void MigrationTarget::settle(TabletId tablet) {
   if (const std::shared_ptr<Pull> pull = find(tablet)) pull->ordered.store(Phase::Settling);
 }
 
+void MigrationTarget::cancelReturn(TabletId tablet, TabletEpoch epoch) {
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull != nullptr && pull->returns) attempts_.cancel(tablet, epoch);
+}
+
 bool MigrationTarget::interrupt(TabletId tablet) {
   const std::shared_ptr<Pull> pull = find(tablet);
   if (pull == nullptr) return true;
   if (pull->state.phase.load() >= Phase::Prepared) pull->state.arriving->close();
   pull->state.is_interrupted.store(true);
   return pull->is_quiet || pull->done;
+}
+
+void MigrationTarget::setRate(TabletId tablet, uint64_t rate_max) {
+  const std::shared_ptr<Pull> pull = find(tablet);
+  if (pull == nullptr || pull->done) return;
+  pace_.set(tablet, rate_max);
+  if (pull->done) pace_.forget(tablet);  // it has ended meanwhile
 }
 
 Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) const {
@@ -119,6 +131,7 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   const Status status = co_await runSteps(*pull);
   attempts_.end(*pull, status, "pulling tablet " + std::to_string(pull->tablet().id.value));
+  pace_.forget(pull->tablet().id);
   if (status == Status::Ok) attempts_.cancel(pull->tablet().id, pull->tablet().epoch);
 }
 
@@ -148,11 +161,11 @@ runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
 
 runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   co_await awaitFormer(pull);
-  intake_.evict(pull.tablet());
+  if (!pull.returns) intake_.evict(pull.tablet());
   pull.room.emplace(parts_.log, pull.calls, pull.tablet().range, parts_.background, pull.ended);
-  // The source measures while this server purges.
+  // The source measures while this server purges. What is here of a tablet that is handed back is a part of it.
   runtime::Task<Status> measuring = pull.room->measure();
-  Status status = co_await clear(pull);
+  Status status = pull.returns ? keepOwn(pull) : co_await clear(pull);
   if (status != Status::Ok) pull.room->giveUp();
   const Status measured = co_await measuring;
   if (status == Status::Ok) status = measured;
@@ -165,7 +178,16 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   co_await confirmClients(pull);
   pull.state.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id(),
                                                                partitionsFor(pull.room->objectBytes()));
+  if (pull.returns) co_return Status::Ok;
   co_return intake_.add(pull.tablet(), pull.first_segment.load(), pull.ended);
+}
+
+/// The contents begin where they did before the tablet was lent.
+Status MigrationTarget::keepOwn(Pull& pull) {
+  const auto lent = parts_.tablets.get(pull.tablet().id);
+  if (!lent || lent->state != store::TabletState::Lent) return Status::NotFound;
+  pull.first_segment.store(lent->first_segment);
+  return Status::Ok;
 }
 
 // Forgets what is here of an earlier ownership, in the index and in the log.
@@ -229,9 +251,12 @@ runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
   Status status = co_await pull.room->claimGrowth(crowded);
   if (status != Status::Ok && !pull.state.is_interrupted) co_return status;
   pull.state.arriving->nameCrowded(std::move(crowded));
+  const Version ceiling = pull.version_ceiling.load();
+  const bool keeps_old = pull.returns && !RC_MUTATION("take-the-kept-for-new");
+  pull.state.arriving->setCeiling(ceiling, keeps_old ? ceiling : 0);
   // The versions that are handed out here are above all that the source has handed out: or a new object would lose to
   // an older one that is pulled after it.
-  parts_.store.raiseSafeVersion(pull.version_ceiling.load());
+  parts_.store.raiseSafeVersion(ceiling);
   openLanes(pull);
   if (pull.state.is_interrupted || RC_MUTATION("leave-the-results-behind")) co_return Status::Ok;
   status = co_await pullResults(pull);
@@ -242,15 +267,15 @@ runtime::Task<Status> MigrationTarget::adoptResults(Pull& pull) {
 // Brings the contents, until all are in the log or the source is dead.
 runtime::Task<Status> MigrationTarget::takeArrival(Pull& pull) {
   for (ArrivalLane& lane : pull.lanes) lane.replay().useHeldRoom();
-  pull.takes_hashes = !pull.state.is_interrupted;
-  if (pull.state.is_interrupted) priority_pulls_.close(pull.tablet().id, Status::RetryLater);
-  if (pull.takes_hashes) {
+  if (pull.state.is_interrupted) {
+    priority_pulls_.close(pull.tablet().id, Status::RetryLater);
+  } else {
+    pull.hashes.begin(pull.lanes.front());
     pull.state.phase.store(Phase::Arriving);
     const int64_t begin_ns = parts_.background.clock().nowNs();
     const Status status = co_await pullContents(pull);
     priority_pulls_.close(pull.tablet().id, status == Status::Ok ? Status::Ok : Status::RetryLater);
-    pull.takes_hashes = false;
-    while (pull.pulls_hashes) co_await runtime::sleepFor(parts_.background, store::TabletIntake::kPauseNs);
+    co_await pull.hashes.end();
     if (pull.ended) co_return Status::Cancelled;
     if (status == Status::Ok) {
       pull.state.phase.store(Phase::Arrived);
@@ -313,7 +338,7 @@ void MigrationTarget::openLanes(Pull& pull) {
   const auto open = [&](runtime::Executor& executor) {
     pull.lanes.emplace_back(executor, parts_.log, intake_, pull.state,
                             SliceReplay::Parts{parts_.store.replay(), *pull.room, pull.tablet(), *pull.state.arriving,
-                                               pull.version_ceiling.load()});
+                                               pull.version_ceiling.load(), pull.returns});
   };
   open(parts_.background);
   const size_t others = lanesFor(pull.room->objectBytes()) - 1;
@@ -366,7 +391,7 @@ runtime::Task<Status> MigrationTarget::pullContents(Pull& pull) {
     const Status woken = co_await pull.partition_over.wait(look_ns);
     // What calls wait for comes here, too: nobody else closes it while a partition waits for what is damaged in it.
     pull.lanes.front().side().closeDamaged();
-    if (woken == Status::DeadlineExceeded && !pull.state.isOver()) co_await askForLost(pull, lost_after);
+    if (woken == Status::DeadlineExceeded && !pull.state.isOver()) co_await pull.hashes.askForLost(lost_after);
   }
   co_return pull.state.isOver() ? Status::Cancelled : Status::Ok;
 }
@@ -374,7 +399,7 @@ runtime::Task<Status> MigrationTarget::pullContents(Pull& pull) {
 runtime::Detached MigrationTarget::pullPartition(Pull& pull, size_t index) {
   ArrivalLane& lane = pull.lanes[index % pull.lanes.size()];
   co_await runtime::resumeOn(lane.executor(), runtime::Priority::Background);
-  PartitionPull partition({pull.calls, pull.state, lane, activity_, slices_}, index);
+  PartitionPull partition({pull.calls, pull.state, lane, activity_, pace_, slices_}, index);
   static_cast<void>(co_await partition.run());
   // A segment that is not full takes memory. The first lane goes on with what calls wait for.
   if (lane.endPartition() && &lane != &pull.lanes.front()) lane.side().close();
@@ -398,99 +423,32 @@ runtime::Task<Status> MigrationTarget::joinLanes(Pull& pull) {
   co_return all;
 }
 
-// What a pull that is given up has brought can be had from the source again.
+// What a pull that is given up has brought can be had from the source again. If its tablet is lent, the range is not
+// purged: what has come joins the log, and harms nothing there.
 runtime::Task<void> MigrationTarget::giveUpLanes(Pull& pull) {
   for (ArrivalLane& lane : pull.lanes) {
     if (lane.side().isJoining()) continue;
+    if (pull.returns) {
+      static_cast<void>(co_await intake_.join(lane.side(), pull.patience.stopping, &pull.patience, true));
+      continue;
+    }
     static_cast<void>(co_await intake_.joinOrForsake(lane.side(), std::span(&pull.tablet(), 1), false, pull.patience));
   }
-}
-
-// Asks for the next few lost keys. @param after  the last one that was asked for; none: from the beginning
-runtime::Task<void> MigrationTarget::askForLost(Pull& pull, std::optional<KeyHash>& after) {
-  std::vector<KeyHash> hashes = pull.state.arriving->lost().hashesAfter(after, wire::PullHashes::kHashesMax);
-  after.reset();
-  if (hashes.empty()) co_return;
-  after = hashes.back();
-  (void)co_await pullHashes(pull, hashes);
 }
 
 // ---- the hashes for which calls wait
 
 void MigrationTarget::onWanted(TabletId tablet) {
-  if (std::shared_ptr<Pull> pull = find(tablet)) runPriorityPulls(std::move(pull));
+  if (std::shared_ptr<Pull> pull = find(tablet)) runHashPull(std::move(pull));
 }
 
-// One request to the source is under way; what is wanted meanwhile goes with the next.
-runtime::Detached MigrationTarget::runPriorityPulls(std::shared_ptr<Pull> pull) {
+runtime::Detached MigrationTarget::runHashPull(std::shared_ptr<Pull> pull) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Waited);
-  const TabletId id = pull->tablet().id;
   // A call may come before the first slice is asked for.
-  while (!pull->takes_hashes && pull->state.phase.load() < Phase::Arriving && !pull->state.isOver()) {
+  while (!pull->hashes.isOpen() && pull->state.phase.load() < Phase::Arriving && !pull->state.isOver()) {
     co_await runtime::sleepFor(parts_.background, kOrderPauseNs);
   }
-  if (!pull->takes_hashes || pull->pulls_hashes) co_return;
-  pull->pulls_hashes = true;
-  while (pull->takes_hashes) {
-    const PriorityPulls::Batch wanted =
-        priority_pulls_.takeWanted(id, wire::PullHashes::kHashesMax, parts_.background.clock().nowNs());
-    if (wanted.isEmpty()) break;
-    std::vector<KeyHash> here;
-    std::vector<KeyHash> hashes;
-    for (const KeyHash hash : wanted.hashes) (pull->state.arriving->has(hash) ? here : hashes).push_back(hash);
-    priority_pulls_.release(id, here, Status::Ok);
-    if (!hashes.empty()) {
-      const Status status = co_await pullHashes(*pull, hashes);
-      std::vector<KeyHash> lost;
-      std::erase_if(hashes, [&](KeyHash hash) {
-        const bool is_lost = status == Status::Ok && pull->state.arriving->lost().has(hash);
-        if (is_lost) lost.push_back(hash);
-        return is_lost;
-      });
-      // The objects of the first one are too long for an answer: they come with the bulk. The others are asked for
-      // again.
-      if (status == Status::TooLarge) hashes.resize(1);
-      priority_pulls_.release(id, lost, Status::Corrupt);
-      priority_pulls_.release(id, hashes, status == Status::Ok ? Status::Ok : Status::RetryLater);
-    }
-    if (wanted.piece) priority_pulls_.releasePiece(id, *wanted.piece, co_await pullPiece(*pull, *wanted.piece));
-  }
-  pull->pulls_hashes = false;
-}
-
-// A part of what a scan wants to see. It is pulled once more with the others: only the frontier says what has arrived.
-runtime::Task<PriorityPulls::Piece> MigrationTarget::pullPiece(Pull& pull, KeyHash first) {
-  const std::optional<KeyHash> known_last = pull.state.arriving->lastFrom(first);
-  if (known_last) co_return PriorityPulls::Piece{Status::Ok, *known_last};
-  stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
-  PulledSlice slice;
-  Status status = co_await pull.calls.slice(
-      parts_.background, wire::Opcode::Pull, pull.tablet().range, first,
-      {.bytes = slices_.bytes_busy, .wait_ns = kPieceWaitNs, .priority = runtime::Priority::Waited}, slice);
-  if (status == Status::Ok) {
-    status = co_await pull.lanes.front().take(slice, ArrivalLane::Patience::None, ArrivalState::kForCalls);
-  }
-  if (pull.state.isOver()) co_return PriorityPulls::Piece{Status::RetryLater, 0};
-  pull.state.note(ArrivalState::kForCalls, status);
-  if (status != Status::Ok) co_return PriorityPulls::Piece{Status::RetryLater, 0};
-  co_return PriorityPulls::Piece{Status::Ok, slice.is_last ? pull.tablet().range.last : slice.next_cursor - 1};
-}
-
-/// @param hashes  with Ok, cut to those that have arrived
-runtime::Task<Status> MigrationTarget::pullHashes(Pull& pull, std::vector<KeyHash>& hashes) {
-  stats_.priority_pulls.fetch_add(1, std::memory_order_relaxed);
-  PulledSlice slice;
-  Status status = co_await pull.calls.hashes(hashes, slice);
-  if (status == Status::Ok) {
-    status = co_await pull.lanes.front().take(slice, ArrivalLane::Patience::None, ArrivalState::kForCalls);
-  }
-  // An answer that comes when the source is dead is thrown away.
-  if (pull.state.isOver()) co_return Status::Cancelled;
-  if (status == Status::Ok) pull.state.arriving->lost().keep(hashes, slice.lost);
-  pull.state.note(ArrivalState::kForCalls, status);
-  if (status != Status::Ok) co_return status;
-  for (const KeyHash hash : hashes) pull.state.arriving->noteKnown(hash);
-  co_return Status::Ok;
+  co_await pull->hashes.run();
 }
 
 }  // namespace ramcore::master

@@ -14,6 +14,7 @@
 #include "master/migration/client_activity.h"
 #include "master/migration/partition_pull.h"
 #include "master/migration/priority_pulls.h"
+#include "master/migration/pull_pace.h"
 #include "master/migration/room_claim.h"
 #include "rpc/caller.h"
 #include "runtime/epoch.h"
@@ -84,7 +85,9 @@ class MigrationTarget final : private PriorityPulls::Listener {
   /// Begins to get ready for `tablet` (with the epoch it will have here), which `source` holds under `source_epoch`. Ok
   /// also if that was begun. A pull of the same tablet under an older epoch is given up and its contents are forgotten;
   /// StaleEpoch if there is one under a newer epoch.
-  Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
+  /// @param returns  this server has lent the tablet to `source`, and gets it back: what is here is kept, and what was
+  ///                 changed there is pulled
+  Status start(const store::Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source, bool returns);
   /// @param version_ceiling  above the version of every key of the tablet
   /// @return Ok: done. RetryLater: it goes on. StaleEpoch, NotFound: not prepared under this epoch. Otherwise the
   /// status
@@ -101,11 +104,16 @@ class MigrationTarget final : private PriorityPulls::Listener {
   ///         again
   bool interrupt(TabletId tablet);
 
+  /// Bounds how fast the contents of a tablet come, with those of all others (PullPace). Nothing if it does not come.
+  /// @param rate_max  bytes a second; 0: any
+  void setRate(TabletId tablet, uint64_t rate_max);
   /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
   Result<Progress> progress(TabletId tablet) const;
   /// Ends a pull under `epoch` or an older epoch, and forgets it: its tablet is dropped. The pull stops within one
   /// slice. If it puts the tablet into the tablet table after this call, it takes it out again.
   void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
+  /// As cancel(), of a tablet that does not come back after all: it stays lent. Does nothing to other pulls.
+  void cancelReturn(TabletId tablet, TabletEpoch epoch);
   /// Ends all pulls; watch idle().
   void stop() { attempts_.stop(); }
   bool idle() const { return attempts_.idle(); }
@@ -126,6 +134,7 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> prepare(Pull& pull);
   runtime::Task<Status> clear(Pull& pull);
+  Status keepOwn(Pull& pull);
   runtime::Task<Status> openAnchor(Pull& pull);
   runtime::Task<void> confirmClients(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
@@ -141,19 +150,17 @@ class MigrationTarget final : private PriorityPulls::Listener {
   runtime::Task<Status> pullResults(Pull& pull);
   runtime::Task<Status> pullContents(Pull& pull);
   runtime::Detached pullPartition(Pull& pull, size_t index);
-  runtime::Task<void> askForLost(Pull& pull, std::optional<KeyHash>& after);
   runtime::Task<Status> joinLanes(Pull& pull);
   runtime::Task<void> giveUpLanes(Pull& pull);
 
-  runtime::Task<PriorityPulls::Piece> pullPiece(Pull& pull, KeyHash first);
-  runtime::Detached runPriorityPulls(std::shared_ptr<Pull> pull);
-  runtime::Task<Status> pullHashes(Pull& pull, std::vector<KeyHash>& hashes);
+  runtime::Detached runHashPull(std::shared_ptr<Pull> pull);
 
   const Parts parts_;
   const Slices slices_;
   store::TabletIntake intake_;
   store::IntakeAttempts attempts_;
   ClientActivity activity_;
+  PullPace pace_;
   PriorityPulls priority_pulls_;
   ArrivalStats stats_;
 };

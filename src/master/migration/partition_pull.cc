@@ -1,5 +1,6 @@
 #include "master/migration/partition_pull.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/mutation.h"
@@ -8,6 +9,8 @@
 namespace ramcore::master {
 namespace {
 
+// Between two looks whether the rate was changed.
+constexpr int64_t kPaceLookNs = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kSliceWaitNs = 2 * runtime::kNanosPerSecond;
 // Before a slice that was not taken is asked for again: something is wrong with the source, or with this server.
 constexpr int64_t kRepeatPauseNs = 10 * store::TabletIntake::kPauseNs;
@@ -50,14 +53,29 @@ runtime::Task<Status> PartitionPull::ask(KeyHash cursor, PulledSlice& slice) {
   runtime::Executor& executor = parts_.lane.executor();
   for (;;) {
     if (parts_.state.isOver()) co_return Status::Cancelled;
-    const uint32_t bytes = parts_.activity.isBusy() ? parts_.sizes.bytes_busy : parts_.sizes.bytes;
+    const uint32_t bytes = parts_.pace.slice(parts_.activity.isBusy() ? parts_.sizes.bytes_busy : parts_.sizes.bytes);
+    const PullPace::Place place = co_await awaitPlace(bytes);
+    if (parts_.state.isOver()) co_return Status::Cancelled;
     const Status status = co_await parts_.calls.slice(
         executor, wire::Opcode::Pull, range_, cursor,
         {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
+    const uint64_t came = status == Status::Ok ? slice.entries.size() : 0;
+    parts_.pace.giveBack(place, bytes - std::min<uint64_t>(came, bytes));
     if (status == Status::Ok) co_return status;
     parts_.state.note(partition_, status);
     co_await runtime::sleepFor(executor, SourceCalls::mayPass(status) ? store::TabletIntake::kPauseNs : kRepeatPauseNs);
   }
+}
+
+/// Until so much may be asked for, or nothing is pulled any more.
+runtime::Task<PullPace::Place> PartitionPull::awaitPlace(uint32_t bytes) {
+  runtime::Executor& executor = parts_.lane.executor();
+  PullPace::Place place = parts_.pace.reserve(bytes, executor.clock().nowNs());
+  while (executor.clock().nowNs() < place.begin_ns && !parts_.state.isOver()) {
+    co_await runtime::sleepFor(executor, std::min(place.begin_ns - executor.clock().nowNs(), kPaceLookNs));
+    if (!parts_.pace.isValid(place)) place = parts_.pace.reserve(bytes, executor.clock().nowNs());
+  }
+  co_return place;
 }
 
 /// An answer that comes when the source is dead is thrown away.

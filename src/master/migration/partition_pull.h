@@ -3,6 +3,7 @@
 #include "master/migration/arrival_lane.h"
 #include "master/migration/arrival_state.h"
 #include "master/migration/client_activity.h"
+#include "master/migration/pull_pace.h"
 #include "master/migration/pulled_slice.h"
 #include "master/migration/source_calls.h"
 #include "runtime/task.h"
@@ -32,6 +33,7 @@ class PartitionPull {
     ArrivalState& state;
     ArrivalLane& lane;
     ClientActivity& activity;
+    PullPace& pace;
     const SliceSizes& sizes;
   };
   PartitionPull(const Parts& parts, size_t partition)
@@ -42,6 +44,7 @@ class PartitionPull {
 
  private:
   runtime::Task<Status> ask(KeyHash cursor, PulledSlice& slice);
+  runtime::Task<PullPace::Place> awaitPlace(uint32_t bytes);
   runtime::Task<Status> take(PulledSlice& slice);
 
   const Parts parts_;

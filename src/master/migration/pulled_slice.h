@@ -21,12 +21,19 @@ struct PulledSlice {
   std::vector<KeyHash> hashes;             // of the range, those that were asked for, ascending; empty: all
   std::vector<store::LostKeys::Key> lost;  // found among the entries: the source has lost them, and they are not here
 
-  // A key that the source has lost comes as a tombstone. It sends no others.
-  static bool isLost(const log::EntryView& entry) { return entry.type() == log::EntryType::Tombstone; }
+  // A key that the source has lost comes as a tombstone with version 0.
+  static bool isLost(const log::EntryView& entry) {
+    return entry.type() == log::EntryType::Tombstone && entry.version() == 0;
+  }
+  // A key that the source has removed comes as a tombstone, of a tablet that is handed back.
+  static bool isRemoval(const log::EntryView& entry) {
+    return entry.type() == log::EntryType::Tombstone && entry.version() != 0;
+  }
   // Whether a source may send this entry. It sends nothing that is as new as what its successor has written.
   // `range` is a part of the tablet's.
-  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry, Version ceiling) const {
+  bool mayHold(const store::Tablet& tablet, const log::EntryView& entry, Version ceiling, bool returns) const {
     if ((entry.type() == log::EntryType::ResultRecord) != is_of_results) return false;
+    if (isRemoval(entry) && !returns) return false;
     if (entry.table() != tablet.table || entry.version() > ceiling) return false;
     const auto hash = store::hashOfForeign(entry);
     if (!hash || !range.contains(*hash)) return false;

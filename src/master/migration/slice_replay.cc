@@ -19,8 +19,11 @@ Status SliceReplay::step(PulledSlice& slice, ByteSpan& rest, uint64_t& objects) 
   Status status = decode(slice, rest);
   if (status != Status::Ok) return status;
   size_t taken = 0;
-  if (PulledSlice::isLost(batch_.front())) {
-    status = noteLost(slice, batch_.front());
+  const log::EntryView& front = batch_.front();
+  if (front.type() == log::EntryType::Tombstone) {
+    status = PulledSlice::isLost(front)
+                 ? noteLost(slice, front)
+                 : parts_.replay.replayRemoval(front, hashKey(front.table(), front.key()), side_);
     taken = status == Status::Ok ? 1 : 0;
   } else {
     status = parts_.replay.replayBatch(batch_, side_, taken);
@@ -36,17 +39,17 @@ Status SliceReplay::step(PulledSlice& slice, ByteSpan& rest, uint64_t& objects) 
   return status;
 }
 
-/// A key that is lost comes in a batch of its own.
+/// A key that is lost, or was removed, comes in a batch of its own.
 Status SliceReplay::decode(const PulledSlice& slice, ByteSpan bytes) {
   batch_.clear();
   while (!bytes.empty() && batch_.size() < store::TabletIntake::kEntriesPerTurn) {
     log::EntryView entry;
     if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    if (!slice.mayHold(parts_.tablet, entry, parts_.version_ceiling)) return Status::BadRequest;
-    const bool is_lost = PulledSlice::isLost(entry);
-    if (is_lost && !batch_.empty()) break;
+    if (!slice.mayHold(parts_.tablet, entry, parts_.version_ceiling, parts_.returns)) return Status::BadRequest;
+    const bool is_alone = entry.type() == log::EntryType::Tombstone;
+    if (is_alone && !batch_.empty()) break;
     batch_.push_back(entry);
-    if (is_lost) break;
+    if (is_alone) break;
     bytes = bytes.subspan(entry.alignedBytes());
   }
   return Status::Ok;
@@ -55,7 +58,7 @@ Status SliceReplay::decode(const PulledSlice& slice, ByteSpan bytes) {
 Status SliceReplay::noteLost(PulledSlice& slice, const log::EntryView& entry) {
   const KeyHash hash = hashKey(entry.table(), entry.key());
   bool is_lost = false;
-  const Status status = parts_.replay.noteLost(entry.table(), hash, entry.key(), parts_.arriving.lost(), is_lost);
+  const Status status = parts_.replay.noteLost(entry.table(), hash, entry.key(), parts_.arriving, is_lost);
   if (status == Status::Ok && is_lost) slice.lost.emplace_back(hash, asText(entry.key()));
   return status;
 }

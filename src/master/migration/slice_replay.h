@@ -22,6 +22,7 @@ class SliceReplay {
     const store::Tablet& tablet;
     const store::ArrivingRange& arriving;
     Version version_ceiling;  ///< above all versions of the source
+    bool returns;             ///< the tablet is handed back: what the source has removed is taken, too
   };
   SliceReplay(const Parts& parts, log::SideLog& side) : parts_(parts), side_(side) {}
 

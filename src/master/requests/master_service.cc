@@ -104,6 +104,7 @@ void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRe
   if (const Status damage = store::damageOf(ref); damage != Status::Ok)
     return replies_.refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
+  if (key.permit.isOld(entry.version())) return awaitArrival(std::move(request), key.ask.table, key.hash);
   const store::ShowAfter show_after = store::ShowAfter::of(parts_.log, key.permit.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
   const ByteSpan value = is_object ? entry.payload() : ByteSpan{};

@@ -85,11 +85,17 @@ struct Arrivals {
   std::vector<PriorityPulls::Wanted> arrived;  // and of these not
 };
 
+// Whether the index says what the key is.
+bool isFound(const store::ObjectStore& store, const ReadPart& part) {
+  return part.ref && !part.permit.isOld(store.entry(part.ref).version());
+}
+
 // Those that are not in the index.
-Arrivals arrivalsOf(const store::TabletTable& tablets, std::span<const ReadPart> parts) {
+Arrivals arrivalsOf(const store::ObjectStore& store, const store::TabletTable& tablets,
+                    std::span<const ReadPart> parts) {
   Arrivals arrivals;
   for (const ReadPart& part : parts) {
-    if (part.status != Status::Ok || part.ref) continue;
+    if (part.status != Status::Ok || isFound(store, part)) continue;
     const store::Tablet* const tablet = tablets.find(part.key.table, part.hash);
     if (tablet == nullptr || tablet->arriving == nullptr) continue;
     (part.permit.has_arrived ? arrivals.arrived : arrivals.wanted).push_back({tablet->id, part.hash});
@@ -126,9 +132,10 @@ uint64_t fit(store::ObjectStore& store, std::span<ReadPart> parts, uint64_t byte
   uint64_t bytes = sizeof(wire::MultiRead::Response) + parts.size() * sizeof(wire::MultiRead::ResponsePart);
   for (ReadPart& part : parts) {
     if (part.status != Status::Ok) continue;
-    const log::EntryView entry = part.ref ? store.entry(part.ref) : log::EntryView();
-    if (!part.ref || entry.type() != log::EntryType::Object) {
-      const bool is_known = part.ref || part.permit.has_arrived;
+    const bool is_found = isFound(store, part);
+    const log::EntryView entry = is_found ? store.entry(part.ref) : log::EntryView();
+    if (!is_found || entry.type() != log::EntryType::Object) {
+      const bool is_known = is_found || part.permit.has_arrived;
       part.status = is_known ? Status::NotFound : part.permit.is_lost ? Status::Corrupt : Status::RetryLater;
       continue;
     }
@@ -271,7 +278,7 @@ void MultiRequests::readNow(Request request, bool may_wait, std::span<const Prio
     }
   }
   if (may_wait) {
-    Arrivals arrivals = arrivalsOf(parts_.tablets, parts);
+    Arrivals arrivals = arrivalsOf(parts_.store, parts_.tablets, parts);
     if (!arrivals.wanted.empty()) {
       readWhenArrived(std::move(request), std::move(arrivals.wanted), std::move(arrivals.arrived)).detach();
       return;

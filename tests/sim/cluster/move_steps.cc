@@ -20,11 +20,17 @@ MoveStep stepOfArrival(const master::Master* destination, TabletId tablet) {
   return progress->phase == Phase::Arrived ? MoveStep::Closing : MoveStep::Joined;
 }
 
+bool read(const coordinator::MemoryDisk& disk, coordinator::MigrationId move, coordinator::Migration& migration) {
+  const auto stored = disk.contents().find(coordinator::keyOf(move));
+  return stored != disk.contents().end() && coordinator::decode(stored->second, migration);
+}
+
 }  // namespace
 
 std::string_view name(MoveStep step) {
   constexpr std::array<std::string_view, kMoveStepCount> kNames = {
-      "preparing", "freezing", "handed over", "first pull", "half", "closing", "joined", "dropping", "giving up"};
+      "preparing", "freezing", "handed over", "first pull", "half",     "closing",
+      "joined",    "dropping", "giving up",   "asked back", "returning"};
   return kNames[static_cast<size_t>(step)];
 }
 
@@ -35,18 +41,24 @@ std::string_view name(MoveVictims victims) {
   return kNames[static_cast<size_t>(victims)];
 }
 
+bool wasTakenBack(const coordinator::MemoryDisk& disk, coordinator::MigrationId move) {
+  coordinator::Migration migration;
+  return read(disk, move, migration) && migration.step == MigrationStep::Cancelled && migration.return_epoch;
+}
+
 std::optional<MoveStep> stepOfMove(const coordinator::MemoryDisk& disk, coordinator::MigrationId move, TabletId tablet,
                                    const master::Master* destination) {
-  const auto stored = disk.contents().find(coordinator::keyOf(move));
   coordinator::Migration migration;
-  if (stored == disk.contents().end() || !coordinator::decode(stored->second, migration)) return std::nullopt;
+  if (!read(disk, move, migration)) return std::nullopt;
   switch (migration.step) {
     case MigrationStep::Preparing:
       return MoveStep::Preparing;
     case MigrationStep::Freezing:
       return MoveStep::Freezing;
     case MigrationStep::Arriving:
-      return stepOfArrival(destination, tablet);
+      return migration.return_epoch ? MoveStep::AskedBack : stepOfArrival(destination, tablet);
+    case MigrationStep::Returning:
+      return MoveStep::Returning;
     case MigrationStep::Arrived:
       return MoveStep::Dropping;
     case MigrationStep::GivingUp:

@@ -24,9 +24,15 @@ enum class MoveStep : uint8_t {
   Joined,      ///< it has joined, and the list of logs still has two
   Dropping,    ///< Arrived is stored: the former owner is told to drop it
   GivingUp,
+  AskedBack,  ///< Arriving is stored, and the former owner gets ready to take the tablet back
+  Returning,  ///< it owns the tablet again, and fetches what was changed
 };
-inline constexpr size_t kMoveStepCount = 9;
+inline constexpr size_t kMoveStepCount = 11;
 std::string_view name(MoveStep step);
+/// Whether a move gets there only if it is cancelled while the contents arrive.
+constexpr bool isOfReturn(MoveStep step) { return step == MoveStep::AskedBack || step == MoveStep::Returning; }
+/// Whether a move can be taken back at this step.
+constexpr bool canBeTakenBack(MoveStep step) { return step == MoveStep::FirstPull || step == MoveStep::Half; }
 
 /// Who dies.
 enum class MoveVictims : uint8_t {
@@ -47,5 +53,8 @@ std::string_view name(MoveVictims victims);
 /// @param destination  nullptr: it is down
 std::optional<MoveStep> stepOfMove(const coordinator::MemoryDisk& disk, coordinator::MigrationId move, TabletId tablet,
                                    const master::Master* destination);
+
+/// Whether a move has ended because the former owner has the tablet again.
+bool wasTakenBack(const coordinator::MemoryDisk& disk, coordinator::MigrationId move);
 
 }  // namespace ramcore::sim

@@ -72,7 +72,8 @@ class Nemesis {
   /// The machine may go for good: what was acknowledged is on others as well.
   bool mayVanish(size_t index) { return power_watch_.mayVanish(index); }
   bool settled() {
-    const bool is_calm = !operating_ && splitting_ == 0 && starting_ == 0 && spoiled_ == 0 && !stopping_ && !silent_;
+    const bool is_calm =
+        !operating_ && splitting_ == 0 && cancelling_ == 0 && starting_ == 0 && spoiled_ == 0 && !stopping_ && !silent_;
     return is_calm && !alone();
   }
   /// The server, if any, whose memory alone has what it has acknowledged last: no disk has it.
@@ -96,6 +97,7 @@ class Nemesis {
     MoveStep step;
     MoveVictims victims;
     int64_t until_ns;
+    bool is_asked_back = false;
   };
 
   void step();
@@ -169,11 +171,12 @@ class Nemesis {
   void stallClients(ServerId server);
   runtime::Task<bool> move(TabletId tablet, ServerId source, ServerId destination);
   runtime::Task<bool> awaitMigration(uint64_t migration, bool may_cancel);
+  runtime::Task<void> cancelMove(uint64_t migration);
   runtime::Task<void> retireServer();
   runtime::Task<std::optional<client::TabletInfo>> emptyServer(size_t index);
   runtime::Task<bool> awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination);
   void awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source, ServerId destination);
-  void lookAtMove(const AwaitedMove& awaited);
+  void lookAtMove(AwaitedMove awaited);
   void strikeMove(const AwaitedMove& awaited);
   bool dieMoving(size_t index);
   bool mayLoseObjects(size_t index);
@@ -204,7 +207,8 @@ class Nemesis {
   runtime::Random options_random_;  ///< for what depends on the settings of a run
   Operate operate_;
   bool operating_ = false;
-  uint32_t splitting_ = 0;  ///< splits that were asked for
+  uint32_t splitting_ = 0;   ///< splits that were asked for
+  uint32_t cancelling_ = 0;  ///< moves that are to be cancelled
   bool stopped_ = false;
   bool coordinator_down_ = false;
   std::set<size_t> cut_off_;                       ///< servers that do not reach the coordinator

@@ -1,5 +1,7 @@
 // Tables that are dropped while a tablet of theirs moves.
 
+#include <utility>
+
 #include "sim/cluster/nemesis.h"
 
 namespace ramcore::sim {
@@ -61,8 +63,9 @@ runtime::Task<void> Nemesis::awaitToDrop(uint64_t migration, TabletId tablet, Se
   const auto wanted = static_cast<MoveStep>(random_.below(kMoveStepCount));
   if (wanted == MoveStep::GivingUp) {
     co_await runtime::sleepFor(admin_.dispatch(), draw(random_, 0, 5 * kMilli));
-    static_cast<void>(co_await admin_.core().coordinator().cancelMigration(migration, soon()));
+    co_await cancelMove(migration);
   }
+  bool is_asked_back = false;
   const int64_t until_ns = cluster_.scheduler.nowNs() + kStepNsMax;
   while (!stopped_ && cluster_.scheduler.nowNs() < until_ns) {
     const std::optional<size_t> to = indexOf(destination);
@@ -70,6 +73,9 @@ runtime::Task<void> Nemesis::awaitToDrop(uint64_t migration, TabletId tablet, Se
     const std::optional<MoveStep> step = stepOfMove(cluster_.disk, coordinator::MigrationId(migration), tablet,
                                                     is_up ? &cluster_.servers[*to]->master() : nullptr);
     if (!step) co_return;
+    if (isOfReturn(wanted) && canBeTakenBack(*step) && !std::exchange(is_asked_back, true)) {
+      cancelMove(migration).detach();
+    }
     if (step == wanted) {
       ++counts_.move_drops[static_cast<size_t>(wanted)];
       co_return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "coordinator/state/stored_state.h"
 #include "runtime/growing_pause.h"
@@ -117,14 +118,19 @@ runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel)
     auto status = co_await coordinator.migrationStatus(migration, soon());
     if (status.ok() && status->state != State::Running) {
       ++(status->state == State::Done ? counts_.moves_done : counts_.moves_failed);
+      counts_.moves_taken_back += wasTakenBack(cluster_.disk, coordinator::MigrationId(migration)) ? 1 : 0;
       co_return status->state == State::Done;
     }
     if (!status.ok() && status.error() == Status::Shutdown) co_return false;
-    if (may_cancel && random_.below(30) == 0) {
-      [[maybe_unused]] const Status cancelled = co_await coordinator.cancelMigration(migration, soon());
-    }
+    if (may_cancel && random_.below(30) == 0) co_await cancelMove(migration);
     co_await runtime::sleepFor(admin_.dispatch(), pause.nextNs());
   }
+}
+
+runtime::Task<void> Nemesis::cancelMove(uint64_t migration) {
+  ++cancelling_;
+  [[maybe_unused]] const Status cancelled = co_await admin_.core().coordinator().cancelMigration(migration, soon());
+  --cancelling_;
 }
 
 // ---- deaths at a step of a move
@@ -149,12 +155,15 @@ void Nemesis::awaitMoveStep(uint64_t migration, TabletId tablet, ServerId source
       {coordinator::MigrationId(migration), tablet, *from, *to, step, victims, cluster_.scheduler.nowNs() + kAwaitNs});
 }
 
-void Nemesis::lookAtMove(const AwaitedMove& awaited) {
+void Nemesis::lookAtMove(AwaitedMove awaited) {
   const master::Master* const destination =
       cluster_.isDown(awaited.destination) ? nullptr : &cluster_.servers[awaited.destination]->master();
   const std::optional<MoveStep> step = stepOfMove(cluster_.disk, awaited.move, awaited.tablet, destination);
   if (!step || stopped_ || cluster_.scheduler.nowNs() >= awaited.until_ns) return;
   if (step == awaited.step) return strikeMove(awaited);
+  if (isOfReturn(awaited.step) && canBeTakenBack(*step) && !std::exchange(awaited.is_asked_back, true)) {
+    cancelMove(awaited.move.value).detach();
+  }
   later(cluster_.scheduler.nowNs() + draw(random_, kLookNsMin, kLookNsMax), [this, awaited] { lookAtMove(awaited); });
 }
 

@@ -31,6 +31,8 @@ void RunCounts::add(const RunCounts& other) {
   restarts_preparing += other.restarts_preparing;
   restarts_freezing += other.restarts_freezing;
   restarts_arriving += other.restarts_arriving;
+  restarts_returning += other.restarts_returning;
+  moves_taken_back += other.moves_taken_back;
   restarts_arrived += other.restarts_arrived;
   restarts_giving_up += other.restarts_giving_up;
   restarts_splitting += other.restarts_splitting;

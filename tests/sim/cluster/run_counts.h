@@ -44,6 +44,7 @@ struct RunCounts {
   uint64_t restarts_preparing = 0;  ///< a move whose destination got ready
   uint64_t restarts_freezing = 0;   ///< a move whose source was frozen, or about to be
   uint64_t restarts_arriving = 0;   ///< a move whose tablet's contents were in two logs
+  uint64_t restarts_returning = 0;  ///< a move that was taken back
   uint64_t restarts_arrived = 0;    ///< a move whose source had not dropped the tablet
   uint64_t restarts_giving_up = 0;  ///< a move
   uint64_t restarts_splitting = 0;
@@ -53,6 +54,7 @@ struct RunCounts {
   uint64_t restarts_releasing = 0;   ///< a dead server had no more tablets, and was not stored as recovered
   uint64_t moves_done = 0;
   uint64_t moves_failed = 0;
+  uint64_t moves_taken_back = 0;  ///< of them, after the hand-over
   uint64_t splits_done = 0;
   uint64_t stale_epochs = 0;  ///< requests refused for their epoch
   uint64_t lease_refusals = 0;

@@ -41,6 +41,7 @@ void countInterrupted(const coordinator::MemoryDisk& disk, RunCounts& counts) {
   counts.restarts_preparing += steps.count(coordinator::MigrationStep::Preparing);
   counts.restarts_freezing += steps.count(coordinator::MigrationStep::Freezing);
   counts.restarts_arriving += steps.count(coordinator::MigrationStep::Arriving);
+  counts.restarts_returning += steps.count(coordinator::MigrationStep::Returning);
   counts.restarts_arrived += steps.count(coordinator::MigrationStep::Arrived);
   counts.restarts_giving_up += steps.count(coordinator::MigrationStep::GivingUp);
   counts.restarts_splitting += states.count(coordinator::TabletState::Splitting);

@@ -169,6 +169,8 @@ class Bench {
     return run(moveOn(*life_, tablet, destination));
   }
   Status cancel(MigrationId id) { return run(cancelOn(*life_, id)); }
+  /// Asks for that, and does not wait.
+  void beginCancel(MigrationId id) { cancelOn(*life_, id).detach(); }
   SplitManager::Halves split(TableId table, KeyHash hash) { return run(splitOn(*life_, table, hash)); }
   ClientLeases::Opened openClient(uint64_t nonce) { return run(openOn(*life_, nonce)); }
   Status closeClient(ClientId id) { return run(closeOn(*life_, id)); }

@@ -127,8 +127,9 @@ inline constexpr Opcode kServerOpcodes[] = {Opcode::Enlist,      Opcode::RenewSe
 inline constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable,     Opcode::ListTables,
                                           Opcode::GetTablets,  Opcode::OpenClient,    Opcode::RenewClient,
                                           Opcode::CloseClient, Opcode::ClusterStatus, Opcode::MigrationStatus};
-inline constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration,
-                                           Opcode::AcceptLoss};
+inline constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet,  Opcode::SplitTable,     Opcode::CancelMigration,
+                                           Opcode::AcceptLoss,  Opcode::ListMigrations, Opcode::SetMigrationRate,
+                                           Opcode::ClusterLoads};
 
 /// The renewal of the first server that enlists, with the nonce 5.
 inline control::RenewServerLeaseRequest renewalThatHasHeard(uint64_t start, uint64_t number) {

@@ -60,6 +60,12 @@ Status FakeCluster::drop(ServerId server, TabletId tablet, TabletEpoch epoch) {
 Status FakeCluster::giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch) {
   const auto found = machines_[server].tablets.find(tablet);
   if (found == machines_[server].tablets.end()) return Status::NotFound;
+  if (found->second.return_epoch && found->second.return_epoch <= epoch) {
+    found->second.return_epoch = {};
+    TabletEpoch& floor = machines_[server].dropped[tablet];
+    floor = std::max(floor, epoch);
+    return Status::Ok;
+  }
   if (found->second.intake_epoch > epoch) return Status::StaleEpoch;
   found->second.intake_epoch = {};
   return Status::Ok;
@@ -89,12 +95,34 @@ Status FakeCluster::freeze(ServerId server, TabletId id, TabletEpoch epoch, bool
   return Status::Ok;
 }
 
+Status FakeCluster::freezeArriving(ServerId server, TabletId id, TabletEpoch epoch, TabletEpoch return_epoch) {
+  Machine& at = machines_[server];
+  const auto found = at.tablets.find(id);
+  if (found == at.tablets.end()) return Status::NotFound;
+  Held& held = found->second;
+  if (held.tablet.epoch != epoch || !held.arriving || return_epoch <= held.return_given_up) return Status::StaleEpoch;
+  held.frozen = true;
+  return Status::Ok;
+}
+
+Status FakeCluster::thaw(ServerId server, TabletId id, TabletEpoch epoch, TabletEpoch return_epoch) {
+  Machine& at = machines_[server];
+  const auto found = at.tablets.find(id);
+  if (found == at.tablets.end()) return Status::NotFound;
+  Held& held = found->second;
+  if (held.tablet.epoch != epoch || !held.arriving) return Status::StaleEpoch;
+  held.return_given_up = std::max(held.return_given_up, return_epoch);
+  held.frozen = false;
+  return Status::Ok;
+}
+
 Status FakeCluster::lend(ServerId server, TabletId id, TabletEpoch epoch) {
   Machine& at = machines_[server];
   const auto found = at.tablets.find(id);
   if (found == at.tablets.end()) return Status::NotFound;
   if (found->second.tablet.epoch != epoch || !found->second.frozen) return Status::StaleEpoch;
   found->second.lent = true;
+  found->second.arriving = false;  // what has arrived stays where it came from
   return Status::Ok;
 }
 
@@ -104,14 +132,16 @@ Status FakeCluster::adopt(ServerId server, TabletId id, TabletEpoch epoch, Versi
   const auto found = at.tablets.find(id);
   if (found == at.tablets.end()) return Status::NotFound;
   Held& held = found->second;
-  if (held.tablet.epoch != epoch) return Status::StaleEpoch;
+  const bool returns = held.return_epoch == epoch;
+  if (held.tablet.epoch != epoch && !returns) return Status::StaleEpoch;
   // A pull that has failed says why to every command, but RetryLater would say that it goes on.
   if (at.pull_failure == Status::RetryLater) return Status::NotFound;
   if (at.pull_failure != Status::Ok) return at.pull_failure;
   if (!held.pulled) return Status::RetryLater;
   if (held.adopted) return Status::Ok;
-  const auto original = machines_[held.source].tablets.find(id);
-  if (original == machines_[held.source].tablets.end() || !original->second.frozen) return Status::RetryLater;
+  const ServerId source = returns ? held.returns_from : held.source;
+  const auto original = machines_[source].tablets.find(id);
+  if (original == machines_[source].tablets.end() || !original->second.frozen) return Status::RetryLater;
   held.adopted = ++at.pull_polls % 2 == 0;
   return held.adopted ? Status::Ok : Status::RetryLater;
 }
@@ -122,15 +152,37 @@ Status FakeCluster::takeArriving(ServerId server, const Tablet& tablet) {
   if (isOld(at, tablet)) return Status::StaleEpoch;
   if (found == at.tablets.end()) return Status::NotFound;
   Held& held = found->second;
-  if (held.tablet.epoch != tablet.epoch) return Status::StaleEpoch;
+  const bool returns = held.return_epoch == tablet.epoch;
+  if (held.tablet.epoch != tablet.epoch && !returns) return Status::StaleEpoch;
   if (held.intake_epoch) return Status::RetryLater;
-  if (!held.pulling) return Status::Ok;
+  if (!held.pulling && !returns) return Status::Ok;
   if (!held.adopted) return Status::RetryLater;
-  const auto original = machines_[held.source].tablets.find(tablet.id);
-  const bool is_answered = original != machines_[held.source].tablets.end() && !original->second.lent;
-  EXPECT_FALSE(is_answered) << "the source answers as well";
+  const ServerId source = returns ? held.returns_from : held.source;
+  const auto original = machines_[source].tablets.find(tablet.id);
+  const bool is_answered = original != machines_[source].tablets.end() && !original->second.lent;
+  EXPECT_FALSE(is_answered) << "the other server answers as well";
+  if (returns) {
+    EXPECT_TRUE(held.lent);
+    held = {.tablet = tablet, .source = source, .content = held.content};
+  }
   held.pulling = false;
   held.arriving = true;
+  return Status::Ok;
+}
+
+Status FakeCluster::pullBack(ServerId server, const Tablet& tablet, ServerId source) {
+  Machine& at = machines_[server];
+  if (isOld(at, tablet)) return Status::StaleEpoch;
+  const auto found = at.tablets.find(tablet.id);
+  if (found == at.tablets.end()) return Status::NotFound;
+  Held& held = found->second;
+  if (held.tablet.epoch == tablet.epoch || held.return_epoch == tablet.epoch) return Status::Ok;
+  if (held.tablet.epoch > tablet.epoch || held.return_epoch > tablet.epoch) return Status::StaleEpoch;
+  if (!held.lent) return Status::NotFound;
+  held.return_epoch = tablet.epoch;
+  held.returns_from = source;
+  held.pulled = false;
+  held.adopted = false;
   return Status::Ok;
 }
 
@@ -154,6 +206,7 @@ PullResult FakeCluster::progress(ServerId server, TabletId id, TabletEpoch epoch
   const bool is_known = found != at.tablets.end() && (found->second.pulling || found->second.arriving) &&
                         found->second.tablet.epoch == epoch;
   const bool is_intake = found != at.tablets.end() && found->second.intake_epoch == epoch;
+  if (found != at.tablets.end() && found->second.return_epoch == epoch) return progressOfMove(at, found->second);
   if (!is_known && !is_intake) {
     result.status = Status::NotFound;
     return result;

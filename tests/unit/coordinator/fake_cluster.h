@@ -30,6 +30,9 @@ class FakeCluster {
     uint64_t arrived = 0;        ///< the part of the source
     TabletEpoch intake_epoch{};  ///< of what a survivor fetches for it; none: nothing
     uint64_t intake = 0;         ///< what that is
+    TabletEpoch return_epoch{};  ///< of one that is lent: it gets ready to have it back under this epoch
+    ServerId returns_from{};
+    TabletEpoch return_given_up{};  ///< of one that arrives: no freezing for this epoch any more
   };
   using Intakes = std::vector<RecoveryAttempts::Intake>;
   struct Machine {
@@ -76,10 +79,13 @@ class FakeCluster {
   Status giveUpIntake(ServerId server, TabletId tablet, TabletEpoch epoch);
   Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper);
   Status freeze(ServerId server, TabletId id, TabletEpoch epoch, bool frozen, TabletEpoch new_epoch);
+  Status freezeArriving(ServerId server, TabletId id, TabletEpoch epoch, TabletEpoch return_epoch);
+  Status thaw(ServerId server, TabletId id, TabletEpoch epoch, TabletEpoch return_epoch);
   Status lend(ServerId server, TabletId id, TabletEpoch epoch);
   Status adopt(ServerId server, TabletId id, TabletEpoch epoch, Version version_ceiling);
   Status takeArriving(ServerId server, const Tablet& tablet);
   Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source);
+  Status pullBack(ServerId server, const Tablet& tablet, ServerId source);
   PullResult progress(ServerId server, TabletId id, TabletEpoch epoch, SegmentId segment);
 
   PullResult progressOfMove(Machine& at, Held& held);

@@ -60,9 +60,11 @@ class FakeMasterCalls final : public MasterCalls {
     result.status = co_await call(server, act);
     co_return result;
   }
-  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
-    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
-      return cluster->freeze(server, tablet, epoch, true, {});
+  runtime::Task<FreezeResult> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                           TabletEpoch return_epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch, return_epoch] {
+      return return_epoch ? cluster->freezeArriving(server, tablet, epoch, return_epoch)
+                          : cluster->freeze(server, tablet, epoch, true, {});
     };
     FreezeResult result;
     result.status = co_await call(server, act);
@@ -91,13 +93,22 @@ class FakeMasterCalls final : public MasterCalls {
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override {
-    const std::function<Status()> act = [cluster = &cluster_, server, tablet, source_epoch, source] {
-      return cluster->pull(server, tablet, source_epoch, source);
+  runtime::Task<Status> thawTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                   TabletEpoch return_epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch, return_epoch] {
+      return cluster->thaw(server, tablet, epoch, return_epoch);
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source,
+                                   bool returns) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, source_epoch, source, returns] {
+      return returns ? cluster->pullBack(server, tablet, source) : cluster->pull(server, tablet, source_epoch, source);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                         uint64_t /*rate_max*/) override {
     const std::function<Status()> act = [] { return Status::Ok; };
     const Status reached = co_await call(server, act);
     PullResult result;
@@ -121,6 +132,12 @@ class FakeMasterCalls final : public MasterCalls {
     result.status = co_await call(server, act);
     if (result.status == Status::Ok) result.replicas = *replicas;
     co_return result;
+  }
+  runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) override {
+    const std::function<Status()> act = [] { return Status::Ok; };
+    const Status reached = co_await call(server, act);
+    if (reached == Status::Ok) loads.set_id(server.value);
+    co_return reached;
   }
   runtime::Task<Status> serverState(ServerId server, bool, wire::control::ServerStateResponse& state) override {
     const std::function<Status()> act = [] { return Status::Ok; };

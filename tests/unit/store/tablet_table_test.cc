@@ -50,8 +50,8 @@ TEST_F(TabletTableTest, ATabletThatArrivesIsServedAsFarAsItHasArrivedWhenNothing
   ASSERT_EQ(tablets_.add(tablet), Status::Ok);
   EXPECT_EQ(check(5, 4, Access::Read), Status::RetryLater);
   const auto arriving = std::make_shared<ArrivingRange>(tablet.range, SegmentId(9));
-  ASSERT_EQ(tablets_.arrive(TabletId(1), arriving), Status::Ok);
-  EXPECT_EQ(tablets_.arrive(TabletId(1), arriving), Status::NotFound) << "not Pulling any more";
+  ASSERT_EQ(tablets_.arrive(TabletId(1), TabletEpoch(4), arriving), Status::Ok);
+  EXPECT_EQ(tablets_.arrive(TabletId(1), TabletEpoch(4), arriving), Status::NotFound) << "not Pulling any more";
   // What has not arrived can be waited for.
   EXPECT_EQ(check(5, 4, Access::Read), Status::Ok);
   EXPECT_EQ(check(5, 4, Access::Mutate), Status::Ok);

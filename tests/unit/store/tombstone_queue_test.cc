@@ -136,7 +136,7 @@ class ArrivedRemovals : public TombstoneQueueTest {
                            .durability = level,
                            .counters = std::make_shared<TabletCounters>()}) == Status::Ok);
     const auto arriving = std::make_shared<ArrivingRange>(HashRange{.first = 0, .last = kLast}, SegmentId(1000));
-    RC_CHECK(tablets_.arrive(TabletId(1), arriving) == Status::Ok);
+    RC_CHECK(tablets_.arrive(TabletId(1), TabletEpoch(1), arriving) == Status::Ok);
     for (int i = 0; i < 300; ++i) {
       const std::string key = "removed" + std::to_string(i);
       const log::EntryRef ref = enter(log::EntryType::Tombstone, kQueueTable, key);

@@ -30,6 +30,7 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {57, "RecoverTablets"},
                                                     {58, "AdoptTablet"},
                                                     {59, "LendTablet"},
+                                                    {60, "TabletLoads"},
                                                     {64, "Pull"},
                                                     {65, "PullResults"},
                                                     {66, "PullHashes"},
@@ -59,6 +60,9 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {112, "GetMembership"},
                                                     {113, "RaiseFloor"},
                                                     {115, "AcceptLoss"},
+                                                    {116, "ListMigrations"},
+                                                    {117, "SetMigrationRate"},
+                                                    {118, "ClusterLoads"},
                                                     {114, "CheckMasters"}};
   std::map<uint16_t, std::string> found;
   for (uint32_t number = 0; number < 0x10000; ++number) {

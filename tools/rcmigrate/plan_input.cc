@@ -1,0 +1,99 @@
+#include "tools/rcmigrate/plan_input.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/rcmigrate/program.h"
+#include "tools/support/cluster_flags.h"
+
+namespace ramcore::rcmigrate {
+namespace {
+
+using client::MigrationRecord;
+using client::TabletLoad;
+
+// A move that is over for longer is forgotten: the load may be another one by now.
+constexpr int64_t kLatelyNs = 600 * runtime::kNanosPerSecond;
+
+using ByTablet = std::map<std::pair<ServerId, TabletId>, const TabletLoad*>;
+
+ByTablet byTablet(const std::vector<TabletLoad>& loads) {
+  ByTablet found;
+  for (const TabletLoad& load : loads) found[{load.server, load.tablet}] = &load;
+  return found;
+}
+
+const TabletLoad* find(const ByTablet& loads, const client::TabletInfo& tablet) {
+  const auto at = loads.find({tablet.owner, tablet.id});
+  return at == loads.end() ? nullptr : at->second;
+}
+
+}  // namespace
+
+PlanInput makeInput(client::ClusterStatus cluster, const std::vector<TabletLoad>& before,
+                    const std::vector<TabletLoad>& loads, double seconds, const std::vector<MigrationRecord>& moves) {
+  PlanInput input;
+  for (const client::ServerStatus& server : cluster.servers) {
+    if (!server.is_alive) continue;
+    if (server.has_answered && server.live_bytes_max != 0) {
+      input.servers.push_back({.id = server.id, .bytes = server.live_bytes, .bytes_max = server.live_bytes_max});
+    } else {
+      input.silent.push_back(server.id);
+    }
+  }
+  const ByTablet first = byTablet(before);
+  const ByTablet second = byTablet(loads);
+  for (const client::TableMap& table : cluster.tables) {
+    for (const client::TabletInfo& tablet : table.tablets) {
+      const TabletLoad* const load = find(second, tablet);
+      const bool is_known = std::ranges::find(input.servers, tablet.owner, &PlanServer::id) != input.servers.end();
+      if (load == nullptr || !is_known) continue;
+      PlanTablet& out = input.tablets.emplace_back();
+      out.id = tablet.id;
+      out.table = tablet.table;
+      out.range = tablet.range;
+      out.owner = tablet.owner;
+      out.bytes = load->bytes;
+      out.objects = load->objects;
+      out.sample = load->called;
+      out.may_move = tablet.is_available && !tablet.is_moving;
+      const TabletLoad* const earlier = find(first, tablet);
+      if (earlier != nullptr && seconds > 0 && load->calls >= earlier->calls) {
+        out.load = static_cast<double>(load->calls - earlier->calls) / seconds;
+      }
+      if (!load->hot_key.empty()) input.hot_keys[tablet.id] = load->hot_key;
+    }
+  }
+  for (const MigrationRecord& move : moves) {
+    const bool is_late =
+        move.state == client::MigrationStatus::State::Done && move.over_for_ns >= 0 && move.over_for_ns < kLatelyNs;
+    const auto tablet = std::ranges::find(input.tablets, move.tablet, &PlanTablet::id);
+    if (is_late && tablet != input.tablets.end() && tablet->owner == move.destination) tablet->came_from = move.source;
+  }
+  input.cluster = std::move(cluster);
+  return input;
+}
+
+Outcome<PlanInput> gatherInput(tools::ClusterSession& session, uint32_t sample_ms, uint32_t timeout_ms) {
+  client::CoordinatorStub& coordinator = session.client().coordinator();
+  const auto deadlineNs = [&] { return session.nowNs() + timeout_ms * runtime::kNanosPerMilli; };
+  const auto failure = [&](Status status) { return tools::explain(status, "the cluster", coordinator); };
+  std::vector<TabletLoad> before;
+  const int64_t begin_ns = session.nowNs();
+  if (sample_ms != 0) {
+    auto loads = session.await(coordinator.clusterLoads(deadlineNs()));
+    if (!loads) return failure(loads.error());
+    before = std::move(*loads);
+    session.await(pause(session.dispatch(), sample_ms * runtime::kNanosPerMilli));
+  }
+  const auto loads = session.await(coordinator.clusterLoads(deadlineNs()));
+  if (!loads) return failure(loads.error());
+  const double seconds = static_cast<double>(session.nowNs() - begin_ns) * 1e-9;
+  const auto moves = session.await(coordinator.listMigrations(deadlineNs()));
+  if (!moves) return failure(moves.error());
+  auto cluster = session.await(coordinator.clusterStatus(deadlineNs()));
+  if (!cluster) return failure(cluster.error());
+  return makeInput(std::move(*cluster), before, *loads, seconds, *moves);
+}
+
+}  // namespace ramcore::rcmigrate
