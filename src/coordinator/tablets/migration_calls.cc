@@ -1,5 +1,7 @@
 #include "coordinator/tablets/migration_calls.h"
 
+#include <algorithm>
+
 #include "base/mutation.h"
 #include "coordinator/tablets/server_steps.h"
 #include "runtime/growing_pause.h"
@@ -208,9 +210,11 @@ runtime::Task<bool> MigrationCalls::settleAtDestination(const Migration& move) {
 
 runtime::Task<bool> MigrationCalls::dropAtSource(const Migration& move, bool awaits_lease) {
   Backoff backoff(parts_.journal);
+  // It may be getting ready for a return that a coordinator before this one has begun, and all has arrived since.
+  const TabletEpoch epoch = std::max(move.source_epoch, move.return_epoch);
   while (awaits_lease ? !parts_.membership.leaseIsOver(move.source) : parts_.membership.isAlive(move.source)) {
     if (parts_.membership.isAlive(move.source)) {
-      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
+      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, epoch);
       if (isDropped(dropped)) break;
     }
     const bool awake = co_await backoff.pause();
