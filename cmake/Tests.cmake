@@ -106,7 +106,8 @@ file(GLOB ramcore_tool_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/to
 ramcore_tests_of_flavour(ramcore_tool_tests)
 if(ramcore_tool_tests)
   ramcore_gtest(unit_tools_test unit SOURCES ${ramcore_tool_tests} ${CMAKE_SOURCE_DIR}/tools/rc/server_json.cc
-                ${CMAKE_SOURCE_DIR}/tools/rcmigrate/plan.cc ${CMAKE_SOURCE_DIR}/tools/rcmigrate/selection.cc
+                ${CMAKE_SOURCE_DIR}/tools/rcmigrate/call_times.cc ${CMAKE_SOURCE_DIR}/tools/rcmigrate/plan.cc
+                ${CMAKE_SOURCE_DIR}/tools/rcmigrate/plan_input.cc ${CMAKE_SOURCE_DIR}/tools/rcmigrate/selection.cc
                 ${CMAKE_SOURCE_DIR}/tools/support/display.cc LIBRARIES ramcore_tool_cli ramcore_tool_json ramcore_client)
   add_dependencies(unit_tests unit_tools_test)
 endif()

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/histogram.h"
 #include "client/tablet_decoding.h"
 #include "rpc/control_call.h"
 #include "runtime/await.h"
@@ -42,6 +43,17 @@ std::vector<TransportSessions> sessionsOf(const Messages& messages) {
     }
   }
   return out;
+}
+
+bool parseCallTimes(const control::CallTimes& times, std::map<uint32_t, uint64_t>& counts) {
+  if (times.buckets_size() != times.counts_size()) return false;
+  for (int i = 0; i < times.buckets_size(); ++i) {
+    const bool is_next = times.buckets(i) < LogLinearHistogram::kBucketCount &&
+                         (counts.empty() || times.buckets(i) > counts.rbegin()->first);
+    if (!is_next) return false;
+    counts.emplace_hint(counts.end(), times.buckets(i), times.counts(i));
+  }
+  return true;
 }
 
 void fillAnswered(const control::ServerStateResponse& state, ServerStatus& known) {
@@ -153,7 +165,8 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
       if (lack != Status::Ok) co_return lack;
       const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::Refused ||
-                            outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster;
+                            outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster ||
+                            (outcome.status == Status::RetryLater && effect == Effect::Once);
       co_return is_cause ? outcome.status : Status::DeadlineExceeded;
     }
     [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);
@@ -363,14 +376,19 @@ Task<Status> CoordinatorStub::acceptLoss(ServerId dead, uint64_t token, int64_t 
   co_return co_await call(Opcode::AcceptLoss, request, response, Effect::Idempotent, deadline_ns);
 }
 
-Task<Result<std::vector<TabletLoad>>> CoordinatorStub::clusterLoads(int64_t deadline_ns) {
+Task<Result<ClusterLoads>> CoordinatorStub::clusterLoads(int64_t deadline_ns, bool only_calls) {
+  control::LoadsRequest request;
+  request.set_only_calls(only_calls);
   control::ClusterLoadsResponse response;
-  const Status status = co_await call(Opcode::ClusterLoads, control::Empty(), response, Effect::None, deadline_ns);
+  const Status status = co_await call(Opcode::ClusterLoads, request, response, Effect::None, deadline_ns);
   if (status != Status::Ok) co_return status;
-  std::vector<TabletLoad> out;
+  ClusterLoads out;
   for (const control::TabletLoadsResponse& server : response.servers()) {
+    ServerCalls& calls = out.calls.emplace_back();
+    calls.server = ServerId(server.id());
+    if (!parseCallTimes(server.calls(), calls.counts)) co_return Status::Corrupt;
     for (const control::TabletLoad& load : server.tablets()) {
-      TabletLoad& to = out.emplace_back();
+      TabletLoad& to = out.tablets.emplace_back();
       to.server = ServerId(server.id());
       to.tablet = TabletId(load.tablet());
       to.objects = load.objects();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,18 @@ struct TabletLoad {
   std::string hot_key;          ///< that half of the calls or more are for; empty: there is none
 };
 
+/// How long a server's answers to the calls of clients have taken since it started: counts of LogLinearHistogram.
+struct ServerCalls {
+  ServerId server;
+  std::map<uint32_t, uint64_t> counts;  ///< by bucket, each below LogLinearHistogram::kBucketCount
+};
+
+/// What the servers that answered say.
+struct ClusterLoads {
+  std::vector<TabletLoad> tablets;
+  std::vector<ServerCalls> calls;
+};
+
 /// The coordinator's calls, typed. Each call is repeated until it is answered or its deadline passes, at each
 /// coordinator in turn. Answers are checked before they are handed out; one that makes no sense gives Corrupt.
 ///
@@ -186,8 +199,9 @@ class CoordinatorStub {
   /// @param lists_sessions  true: the answer also lists sessions, and not only their numbers; it is long in a large
   ///                        cluster
   runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns, bool lists_sessions = false);
-  /// How large tablets are, and what calls there are to them: of the servers that answered.
-  runtime::Task<Result<std::vector<TabletLoad>>> clusterLoads(int64_t deadline_ns);
+  /// How large tablets are, what calls there are to them, and how long calls take: of the servers that answered.
+  /// @param only_calls  nothing about tablets, which takes the servers longer to find out
+  runtime::Task<Result<ClusterLoads>> clusterLoads(int64_t deadline_ns, bool only_calls = false);
   /// Makes the recovery of a dead server go on without what is missing of its log.
   /// @param token  RecoveryProgress::loss_token of what is accepted
   /// Failure: WrongVersion: the situation has changed since; NotFound: there is no such recovery.

@@ -21,7 +21,7 @@ constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSession
 // The share of an answer that the lists of sessions of all servers together may take: the rest is for tables and
 // tablets. Sessions of the servers after it are counted, but not listed.
 constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
-// Of what all servers say about their tablets, from which on samples of calls are left out.
+// Once what all servers say about their tablets takes so much, samples of calls are left out.
 constexpr size_t kLoadsBytesMax = 4 * 1024 * 1024;
 // Elements of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
@@ -73,13 +73,15 @@ void fillSilence(const Membership::SilentServer& silent, const Membership& membe
 
 runtime::Task<void> StatusService::clusterLoads(Request request) {
   Journal::Running running(services_.journal);
-  control::Empty message;
+  control::LoadsRequest message;
   const Status received = services_.gate.receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const std::vector<ServerId> asked = services_.membership.heardServers();
   std::vector<control::TabletLoadsResponse> loads(asked.size());
   std::vector<runtime::Task<Status>> calls;
-  for (size_t i = 0; i < asked.size(); ++i) calls.push_back(services_.calls.tabletLoads(asked[i], loads[i]));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    calls.push_back(services_.calls.tabletLoads(asked[i], message.only_calls(), loads[i]));
+  }
   control::ClusterLoadsResponse response;
   size_t bytes = 0;
   for (size_t i = 0; i < asked.size(); ++i) {

@@ -100,7 +100,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
                       master.environment_.rcu, master.background_, master.environment_.trace, *master.changes_}),
       report({id, master.store_, log, pinned, master.environment_.dispatch, master.replicas_.get(),
               master.environment_.backup}),
-      tablet_report({id, master.store_, *master.index_, master.tablets_}),
+      tablet_report({id, master.store_, *master.index_, master.tablets_, master.environment_.dispatch}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                target.priorityPulls(), maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {

@@ -14,12 +14,16 @@ namespace {
 
 namespace control = wire::control;
 
-// Of all tablets together: an answer is half a megabyte at the most.
+// For all tablets together: an answer is half a megabyte at the most.
 constexpr size_t kHashesMax = 64 * 1024;
 // Fewer calls say nothing of a key.
 constexpr size_t kSampleLeast = 16;
-// Of a key that is named.
+// A longer key is not named.
 constexpr size_t kKeyBytesMax = 256;
+
+constexpr wire::Opcode kClientCalls[] = {wire::Opcode::Read,      wire::Opcode::Write,     wire::Opcode::Remove,
+                                         wire::Opcode::Increment, wire::Opcode::MultiRead, wire::Opcode::MultiMutate,
+                                         wire::Opcode::Scan};
 
 bool isAnsweredFor(const store::Tablet& tablet) {
   return tablet.state == store::TabletState::Normal || tablet.state == store::TabletState::Frozen ||
@@ -34,13 +38,15 @@ void TabletReport::addTo(rpc::ServiceTable& table) {
 }
 
 runtime::Task<void> TabletReport::tabletLoads(rpc::Request request) {
-  control::Empty ask;
+  control::LoadsRequest ask;
   if (!rpc::parseRequest(request, ask)) co_return request.reply(Status::BadRequest);
-  const std::vector<store::Tablet> tablets = parts_.tablets.list();
+  std::vector<store::Tablet> tablets;
+  if (!ask.only_calls()) tablets = parts_.tablets.list();
   const size_t sample_max =
       std::min(store::TabletCounters::kSampleMax, kHashesMax / std::max<size_t>(tablets.size(), 1));
   control::TabletLoadsResponse answer;
   answer.set_id(parts_.self.value);
+  fillCallTimes(*answer.mutable_calls());
   for (const store::Tablet& tablet : tablets) {
     if (!isAnsweredFor(tablet)) continue;
     fill(tablet, sample_max, *answer.add_tablets());
@@ -64,6 +70,18 @@ void TabletReport::fill(const store::Tablet& tablet, size_t sample_max, control:
   // A hash with half of the sample lies in its middle.
   const KeyHash middle = sample[sample.size() / 2];
   if (std::ranges::equal_range(sample, middle).size() * 2 >= sample.size()) load.set_hot_key(keyOf(tablet, middle));
+}
+
+void TabletReport::fillCallTimes(control::CallTimes& calls) const {
+  for (uint32_t bucket = 0; bucket < LogLinearHistogram::kBucketCount; ++bucket) {
+    uint64_t count = 0;
+    for (const wire::Opcode opcode : kClientCalls) {
+      count += parts_.dispatch.stats(opcode).service_ns.bucketCountAt(bucket);
+    }
+    if (count == 0) continue;
+    calls.add_buckets(bucket);
+    calls.add_counts(count);
+  }
 }
 
 std::string TabletReport::keyOf(const store::Tablet& tablet, KeyHash hash) const {

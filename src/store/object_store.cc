@@ -101,6 +101,12 @@ Answer ObjectStore::notHere(const Mutation& mutation, Status status) const {
   return answer;
 }
 
+/// The answer to a mutation that has to know what has not arrived.
+Answer ObjectStore::notArrived(const Tablet& tablet, KeyHash hash) {
+  const bool is_lost = tablet.arriving->lost().has(hash);
+  return {.status = is_lost ? Status::Corrupt : Status::RetryLater, .awaits_arrival = true};
+}
+
 /// @return nullopt: another thread has held a lock that this needs for longer than `wait` allows
 std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe,
                                                LockWait wait) {
@@ -145,10 +151,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
   const bool is_unknown = !has_arrived && (!present.ref || tablet->arriving->isOld(entry(present.ref).version()));
-  if (is_unknown && !mayComeEarly(mutation, *tablet, others)) {
-    const bool is_lost = tablet->arriving->lost().has(mutation.hash);
-    return Answer{.status = is_lost ? Status::Corrupt : Status::RetryLater, .awaits_arrival = true};
-  }
+  if (is_unknown && !mayComeEarly(mutation, *tablet, others)) return notArrived(*tablet, mutation.hash);
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
     return Answer{.status = Status::TooLarge};

@@ -145,6 +145,7 @@ class ObjectStore final : public log::EntryOwner {
  private:
   std::optional<Answer> applyLocked(const Mutation& mutation, const index::StripeGuard& stripe, LockWait wait);
   Answer notHere(const Mutation& mutation, Status status) const;
+  static Answer notArrived(const Tablet& tablet, KeyHash hash);
   static bool mayComeEarly(const Mutation& mutation, const Tablet& tablet, size_t others);
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   static Status checkCondition(const Mutation& mutation, Version present);

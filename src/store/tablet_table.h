@@ -17,7 +17,7 @@ namespace ramcore::store {
 
 /// Traffic of one tablet. Any thread; all is relaxed.
 struct TabletCounters {
-  /// Of so many calls one is kept: a prime, because callers do things in turns.
+  /// One in so many calls is kept: a prime, because callers do things in turns.
   static constexpr uint64_t kCallsPerSample = 17;
   static constexpr size_t kSampleMax = 256;
 

@@ -55,6 +55,10 @@ def rc(test, *arguments):
     return test.cluster.arguments("ramcore", *arguments)
 
 
+def migrate(test, *arguments):
+    return test.cluster.arguments("rcmigrate", "move", "--to", "s1", *arguments)
+
+
 def coordinator(test, *arguments, storage="other-coordinator", listen="tcp://127.0.0.1:0", cluster="test"):
     return [tool("ramcore-coordinator"), "--storage", test.cluster.path(storage), "--listen", listen, "--cluster",
             cluster, "--log-level", "error", *arguments]
@@ -226,6 +230,25 @@ FLAG_CASES = [
         ("too_many_bytes_in_flight", ["--outstanding", "16384", "--value-bytes", "1048576"], r"may have 16\d\d\d MiB", r"lower --outstanding"))
 ] + [
     Case("rcbench_workload_is_none", lambda test: test.cluster.arguments("rcbench", "--workload", "Z"), r"Z", r"--help"),
+    Case("rcmigrate_move_of_nothing", migrate, r"needs the numbers of tablets, or --table", r"--help", code=2),
+    Case("rcmigrate_move_of_a_tablet_and_a_table", lambda test: migrate(test, 1, "--table", "present"),
+         r"needs the numbers of tablets, or --table, and not both", r"--help", code=2),
+    Case("rcmigrate_move_of_a_part_of_a_tablet", lambda test: migrate(test, 1, "--fraction", "0.5"),
+         r"--fraction", r"are for a part of a --table", code=2),
+    *(Case(f"rcmigrate_move_of_a_fraction_{name}", lambda test, value=value: migrate(test, "--table", "present", f"--fraction={value}"),
+           r"--fraction", r"above 0 and at most 1|number", code=2)
+      for name, value in (("too_large", "1.5"), ("of_nothing", "0"), ("below_nothing", "-0.5"), ("without_value", "nan"), ("in_words", "half"))),
+    *(Case(f"rcmigrate_move_of_a_range_{name}", lambda test, value=value: migrate(test, "--table", "present", "--range", value),
+           r"is no range of key hashes", r"write it as 0x", code=2)
+      for name, value in (("backwards", "0x5-0x1"), ("outside", "0x0-0x10000000000000000"), ("of_one_hash", "0x5"), ("in_words", "all"))),
+    Case("rcmigrate_move_without_rate", lambda test: migrate(test, "--table", "present", "--max-rate", "0"),
+         r"a rate of 0 would never end", r"give bytes a second", code=2),
+    Case("rcmigrate_rate_of_nothing", lambda test: test.cluster.arguments("rcmigrate", "rate", 1, "0"),
+         r"a rate of 0 would never end", r"'cancel' the move", code=2),
+    Case("rcmigrate_move_to_the_same_server", lambda test: migrate(test, "--table", "present", "--from", "s1"),
+         r"--from and --to are the same server", r"name another one", code=2),
+    Case("rcmigrate_plan_by_something_else", lambda test: test.cluster.arguments("rcmigrate", "plan", "--by", "colour"),
+         r"--by", r"bytes", code=2),
     Case("rcmigrate_without_a_command", lambda test: test.cluster.arguments("rcmigrate"), r"subcommand", r"--help"),
 ]
 
@@ -285,7 +308,21 @@ CLUSTER_CASES = [
          lambda test: test.cluster.arguments("rcmigrate", "move", test.cluster.tablets("present")[0]["tablet"], "--to",
                                              "s77"), r"s77", r"there are"),
     Case("rcmigrate_status_of_no_migration", lambda test: test.cluster.arguments("rcmigrate", "status", 123456),
-         r"migration 123456 is not known", r"'rcmigrate move' prints the numbers"),
+         r"migration 123456 is not known", r"'rcmigrate status' shows the moves"),
+    Case("rcmigrate_rate_of_no_migration", lambda test: test.cluster.arguments("rcmigrate", "rate", 123456, "1MiB"),
+         r"migration 123456 is not known", r"'rcmigrate status' shows the moves"),
+    Case("rcmigrate_cancel_of_no_migration", lambda test: test.cluster.arguments("rcmigrate", "cancel", 123456),
+         r"migration 123456 is not known", r"'rcmigrate status' shows the moves"),
+    Case("rcmigrate_move_of_no_table", lambda test: migrate(test, "--table", "nowhere"), r"there is no table 'nowhere'",
+         r"'rcmigrate list' shows the tables", code=1),
+    Case("rcmigrate_move_from_a_server_that_does_not_exist",
+         lambda test: migrate(test, "--table", "present", "--from", "s77"), r"s77", r"there are"),
+    Case("rcmigrate_drain_of_a_server_that_does_not_exist", lambda test: test.cluster.arguments("rcmigrate", "drain", "s77"),
+         r"s77", r"there are"),
+    Case("rcmigrate_split_of_no_tablet", lambda test: test.cluster.arguments("rcmigrate", "split", "--tablet", 123456),
+         r"123456", r"list"),
+    Case("rcmigrate_split_at_no_hash", lambda test: test.cluster.arguments("rcmigrate", "split", "present", "--at", "middle"),
+         r"'middle' is no key hash", r"write it as 0x", code=2),
     Case("key_too_long", lambda test: rc(test, "put", "present", "k" * (KEY_BYTES_MAX + 1), "v"), r"object 'k+' of table 'present': keys have up to 65535 bytes", r"make it smaller"),
     Case("key_empty", lambda test: rc(test, "put", "present", "", "v"), r"object '' of table 'present': makes no sense",
          r"keys have at least 1 byte and at most 65535"),

@@ -156,7 +156,7 @@ class MoveUnderLoadTest(unittest.TestCase):
             self.assertRegex(refused("move", large, "--to", "s2", "--quiet"),
                              r"the destination has no room: the tablet may take \d+ bytes more than is held for it, and \d+ "
                              r"are left; remove objects there, or choose another server")
-            self.assertRegex(refused("cancel", 123456), r"migration 123456 is not known; 'rcmigrate move' prints the numbers")
+            self.assertRegex(refused("cancel", 123456), r"migration 123456 is not known; 'rcmigrate status' shows the moves")
             same = cluster.run("rcmigrate", "move", large, "--to", "s1")
             self.assertRegex(same.stdout, r"^tablet \d+ to s1: it is there already$")
             self.assertEqual(len(cluster.export("large")), 280)

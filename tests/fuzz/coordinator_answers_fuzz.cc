@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "base/histogram.h"
 #include "client/cluster_client.h"
 #include "fuzz/planted.h"
 #include "fuzz/scripted_answers.h"
@@ -167,7 +168,10 @@ class AnswersWorld {
         for (const client::MigrationRecord& move : *moves) RC_CHECK(move.age_ns >= -1 && move.over_for_ns >= -1);
         const auto loads = co_await stub.clusterLoads(deadline_ns);
         if (loads.ok()) {
-          for (const client::TabletLoad& load : *loads) RC_CHECK(std::ranges::is_sorted(load.called));
+          for (const client::TabletLoad& load : loads->tablets) RC_CHECK(std::ranges::is_sorted(load.called));
+          for (const client::ServerCalls& calls : loads->calls) {
+            RC_CHECK(calls.counts.empty() || calls.counts.rbegin()->first < LogLinearHistogram::kBucketCount);
+          }
         }
         [[maybe_unused]] const Status changed = co_await stub.setMigrationRate(1, 2, deadline_ns);
         break;

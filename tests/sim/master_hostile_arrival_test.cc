@@ -30,12 +30,24 @@ class MasterHostileArrivalTest : public MasterHostilePullTest {
                     .key = asBytes(key),
                     .payload = payload});
   }
-  void handOverHere() {
+  static constexpr Version kLost = 0;
+  /// @param version  of the key that was removed; kLost: the source has lost it
+  static std::vector<std::byte> tombstone(const std::string& key, Version version) {
+    return entryOf({.type = log::EntryType::Tombstone,
+                    .table = TableId(kTable),
+                    .version = version,
+                    .key = asBytes(key),
+                    .payload = {},
+                    .anchor = SegmentId(1)});
+  }
+  /// @param returns  the tablet was here before, and is handed back
+  void handOverHere(bool returns = false) {
     control::PullTabletRequest ask;
     *ask.mutable_tablet() = tabletOf(kPulled, kFirstHash, kLast, kEpoch);
     ask.set_source_epoch(kSourceEpoch);
     ask.set_source(world.other_server.identity.id);
     ask.add_source_locators("sim://other");
+    ask.set_returns(returns);
     ASSERT_EQ(beginPull(ask, 0), Status::Ok);
     ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_PREPARED).phase(), control::PULL_PREPARED);
     ASSERT_EQ(adopt(kPulled, kEpoch, kCeiling, 0), Status::Ok);
@@ -159,12 +171,55 @@ TEST_F(MasterHostileArrivalTest, WhatASourceMayNotSend) {
                                         .key = {},
                                         .payload = payload})};
   });
+  refuse("a removed key, of a tablet that is not handed back", send(tombstone(good_, 1)));
   refuse("a key behind the next cursor",
          [](KeyHash) { return Contents{.entries = object(bad_, "x"), .next = kFirstHash + 1, .is_last = false}; });
   refuse("the same cursor again",
          [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; });
   refuse("a cursor behind the range", [](KeyHash) { return Contents{.entries = {}, .next = 1, .is_last = false}; });
   expectToArrive();
+}
+
+/// A tablet that comes back: what the other server may say of what was kept here.
+TEST_F(MasterHostileArrivalTest, WhatMayNotBeSentBack) {
+  ASSERT_EQ(take(kPulled, kFirstHash, kLast, kSourceEpoch - 1, 0), Status::Ok);
+  const std::string kept = keyFrom(kFirstHash, kLast, "kept ");
+  const std::string newer = keyFrom(kFirstHash, kLast, "newer ");
+  for (const std::string& key : {kept, bad_, newer}) {
+    ASSERT_EQ(write(key, "before", ++sequence_, {.epoch = kSourceEpoch - 1}).status, Status::Ok);
+  }
+  const uint64_t ceiling = freezeForCeiling(kPulled, kSourceEpoch - 1, 0);
+  ASSERT_GT(ceiling, 0u);
+  ASSERT_LT(ceiling, kCeiling);
+  ASSERT_EQ(lend(kPulled, kSourceEpoch - 1), Status::Ok);
+  source_.objects = [](KeyHash cursor) { return Contents{.entries = {}, .next = cursor, .is_last = false}; };
+  source_.hashes = [](const auto&) { return Contents{.entries = tombstone(bad_, kCeiling + 1)}; };
+  ASSERT_NO_FATAL_FAILURE(handOverHere(true));
+  EXPECT_EQ(read(bad_, kEpoch).status, Status::RetryLater) << "removed with a version above the ceiling";
+  EXPECT_EQ(write(newer, "after", ++sequence_, {.epoch = kEpoch}).status, Status::Ok);
+  const auto refuse = [&](const char* what, const std::vector<std::byte>& entries) {
+    source_.objects = [entries](KeyHash) { return Contents{.entries = entries}; };
+    expectToWait(what);
+  };
+  refuse("a version above the ceiling", tombstone(kept, kCeiling + 1));
+  refuse("another range", tombstone(here_, 5));
+  // It may remove what was here before, and nothing else.
+  source_.hashes = [](const auto&) { return Contents(); };
+  source_.objects = [&](KeyHash) {
+    Contents contents{.entries = tombstone(bad_, kCeiling)};
+    for (const std::string& key : {newer, good_}) {
+      const std::vector<std::byte> more = tombstone(key, kCeiling);
+      contents.entries.insert(contents.entries.end(), more.begin(), more.end());
+    }
+    return contents;
+  };
+  ASSERT_EQ(pullProgress(kPulled, 0, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(kPulled, kFirstHash, kLast, kEpoch, 0, false), Status::Ok);
+  EXPECT_EQ(read(kept, kEpoch).value, "before");
+  EXPECT_EQ(read(newer, kEpoch).value, "after");
+  EXPECT_EQ(read(bad_, kEpoch).status, Status::NotFound);
+  EXPECT_EQ(read(good_, kEpoch).status, Status::NotFound);
+  EXPECT_EQ(read(here_, 1).value, "mine");
 }
 
 TEST_F(MasterHostileArrivalTest, HashesThatNobodyAskedFor) {
@@ -216,14 +271,7 @@ TEST_F(MasterHostileArrivalTest, AHashThatIsTooLongForAnAnswer) {
 TEST_F(MasterHostileArrivalTest, ALostKeyOfACrowdedHashCanBeOverwritten) {
   source_.measured.crowded_count = wire::MeasureTablet::kCrowdedAll;
   ASSERT_NO_FATAL_FAILURE(handOverHere());
-  source_.objects = [](KeyHash) {
-    return Contents{.entries = entryOf({.type = log::EntryType::Tombstone,
-                                        .table = TableId(kTable),
-                                        .version = 1,
-                                        .key = asBytes(good_),
-                                        .payload = {},
-                                        .anchor = SegmentId(1)})};
-  };
+  source_.objects = [](KeyHash) { return Contents{.entries = tombstone(good_, kLost)}; };
   source_.hashes = [this](const auto&) { return source_.objects(0); };
   EXPECT_EQ(read(good_, kEpoch).status, Status::Corrupt);
   control::PullProgressResponse progress;

@@ -214,7 +214,9 @@ uint64_t LoadLoop::firstDueAt(int64_t at_ns) const {
 
 uint64_t LoadLoop::notBegun() const {
   if (!settings_.isOpenLoop()) return 0;
-  const uint64_t end = firstDueAt(end_ns_);
+  // Whoever ends the run keeps what is due just then from beginning. Only what has waited for longer than it may take
+  // was not begun in time.
+  const uint64_t end = firstDueAt(interrupted_ != 0 ? end_ns_ - timeoutNs() : end_ns_);
   const uint64_t begin = std::max(next_due_, firstDueAt(measure_at_ns_));
   return end > begin ? end - begin : 0;
 }

@@ -8,9 +8,11 @@
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "runtime/await.h"
-#include "tools/rcmigrate/mover.h"
+#include "tools/rcmigrate/input_gathering.h"
 #include "tools/rcmigrate/plan_text.h"
 #include "tools/rcmigrate/program.h"
 #include "tools/rcmigrate/selection.h"
@@ -27,6 +29,8 @@ using client::MigrationStatus;
 using tools::formatBytes;
 
 constexpr int64_t kWatchNs = runtime::kNanosPerSecond;
+// Plans of one rebalance.
+constexpr int kRoundsMax = 4;
 
 const client::TableMap* findTable(const client::ClusterStatus& cluster, const std::string& name) {
   const auto table = std::ranges::find(cluster.tables, name, &client::TableMap::name);
@@ -36,6 +40,17 @@ const client::TableMap* findTable(const client::ClusterStatus& cluster, const st
 tools::Json jsonOf(const MigrationStatus& now) {
   return {{"state", nameOf(now.state)}, {"objects", now.objects}, {"bytes", now.bytes},
           {"fraction", now.fraction},   {"reason", now.reason},   {"step", now.step}};
+}
+
+bool isRunning(const MigrationRecord& move) { return move.state == MigrationStatus::State::Running; }
+
+// Those that take part in the moves under way.
+std::set<ServerId> serversOf(const std::vector<MigrationRecord>& moves) {
+  std::set<ServerId> servers;
+  for (const MigrationRecord& move : moves) {
+    if (isRunning(move)) servers.insert({move.source, move.destination});
+  }
+  return servers;
 }
 
 size_t movesIn(const std::vector<PlanStep>& steps) {
@@ -65,16 +80,20 @@ int Commands::list() {
 
 // ---- what moves tablets
 
+MoverSettings Commands::moverSettings() const {
+  return {.rate_max = flags_.rate_max,
+          .parallel = flags_.parallel,
+          .timeout_ms = flags_.timeout_ms,
+          .waits = !flags_.no_wait,
+          .quiet = flags_.quiet,
+          .json = flags_.json};
+}
+
 int Commands::carryOut(const std::vector<PlanStep>& steps) {
-  Mover mover(session_,
-              {.rate_max = flags_.rate_max,
-               .parallel = flags_.parallel,
-               .timeout_ms = flags_.timeout_ms,
-               .waits = !flags_.no_wait,
-               .quiet = flags_.quiet,
-               .json = flags_.json},
-              interrupted_);
-  return mover.run(steps);
+  Mover mover(session_, moverSettings(), interrupted_);
+  const int code = mover.run(steps);
+  if (flags_.json) say(mover.asJson());
+  return code;
 }
 
 int Commands::move() {
@@ -194,23 +213,34 @@ int Commands::plan() {
   return tools::kExitOk;
 }
 
+// Sizes and calls are estimated from samples. So it is looked at what has come of a plan, and what is left is planned
+// again.
 int Commands::rebalance() {
-  const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms);
-  if (!input) return tools::fail(kProgram, input.error());
   const Measure measure = measureOf(flags_.by).value_or(Measure::Bytes);
-  const Plan plan = level(input->servers, input->tablets, measure);
-  if (!flags_.json || plan.steps.empty()) {
-    say(flags_.json ? jsonOf(*input, plan, measure) : textOf(*input, plan, measure));
+  Mover mover(session_, moverSettings(), interrupted_);
+  int code = tools::kExitOk;
+  for (int round = 0; round < kRoundsMax && code == tools::kExitOk && interrupted_ == 0; ++round) {
+    const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms);
+    if (!input) return tools::fail(kProgram, input.error());
+    const Plan plan = level(input->servers, input->tablets, measure);
+    const bool is_first = round == 0;
+    if (!flags_.json && (is_first || !plan.steps.empty())) say(textOf(*input, plan, measure));
+    if (flags_.json && is_first && plan.steps.empty()) say(jsonOf(*input, plan, measure));
+    if (plan.steps.empty() && is_first) return tools::kExitOk;
+    if (plan.steps.empty()) break;
+    if (!flags_.yes && isatty(STDIN_FILENO) == 0) {
+      return tools::fail(kProgram, {Status::BadConfig, "nobody can be asked whether to do that; give --yes"});
+    }
+    if (!flags_.yes && !isAgreed(movesIn(plan.steps))) {
+      say(is_first ? "nothing was done\n" : "nothing more was done\n");
+      break;
+    }
+    code = mover.run(plan.steps);
+    // Where the load will be is not known before the tablets are there.
+    if (flags_.no_wait) break;
   }
-  if (plan.steps.empty()) return tools::kExitOk;
-  if (!flags_.yes && isatty(STDIN_FILENO) == 0) {
-    return tools::fail(kProgram, {Status::BadConfig, "nobody can be asked whether to do that; give --yes"});
-  }
-  if (!flags_.yes && !isAgreed(movesIn(plan.steps))) {
-    say("nothing was done\n");
-    return tools::kExitOk;
-  }
-  return carryOut(plan.steps);
+  if (flags_.json) say(mover.asJson());
+  return code;
 }
 
 bool Commands::isAgreed(size_t moves) const {
@@ -224,14 +254,18 @@ bool Commands::isAgreed(size_t moves) const {
 
 int Commands::status() {
   if (flags_.migration != 0) return statusOfOne();
+  CallHistory calls;
+  size_t looks = 0;
   while (true) {
     const auto moves = session_.await(coordinator().listMigrations(deadlineNs()));
     if (!moves) return failed(moves.error(), "the moves");
     const Result<client::ClusterStatus> cluster = clusterStatus();
     if (!cluster) return failed(cluster.error(), "the cluster");
-    say(movesText(*moves, *cluster));
-    const bool goes_on = std::ranges::any_of(
-        *moves, [](const MigrationRecord& move) { return move.state == MigrationStatus::State::Running; });
+    if (flags_.watch && lookAtCalls(calls)) ++looks;
+    // From the second look on it is known what was between two of them.
+    const CallHistory* const known = looks > 1 ? &calls : nullptr;
+    say(flags_.json ? movesJson(*moves, *cluster, known) : movesText(*moves, *cluster, known));
+    const bool goes_on = std::ranges::any_of(*moves, isRunning);
     if (!flags_.watch || !goes_on || interrupted_ != 0) return tools::kExitOk;
     session_.await(pause(session_.dispatch(), kWatchNs));
     if (interrupted_ != 0) return tools::kExitOk;
@@ -239,34 +273,59 @@ int Commands::status() {
   }
 }
 
-std::string Commands::movesText(const std::vector<MigrationRecord>& moves, const client::ClusterStatus& cluster) const {
-  if (flags_.json) {
-    tools::Json list = tools::Json::array();
-    for (const MigrationRecord& move : moves) {
-      tools::Json entry = {{"migration", move.migration},
-                           {"tablet", move.tablet.value},
-                           {"from", nameOf(cluster, move.source)},
-                           {"to", nameOf(cluster, move.destination)},
-                           {"rate_max", move.rate_max}};
-      entry.update(jsonOf(move));
-      list.append(std::move(entry));
-    }
-    return tools::Json{{"moves", list}}.dump(2) + "\n";
+bool Commands::lookAtCalls(CallHistory& calls) {
+  auto loads = session_.await(coordinator().clusterLoads(deadlineNs(), /*only_calls=*/true));
+  if (!loads) return false;
+  for (client::ServerCalls& server : loads->calls) calls.note(server.server, std::move(server.counts));
+  return true;
+}
+
+std::string Commands::movesJson(const std::vector<MigrationRecord>& moves, const client::ClusterStatus& cluster,
+                                const CallHistory* calls) const {
+  tools::Json list = tools::Json::array();
+  for (const MigrationRecord& move : moves) {
+    tools::Json entry = {{"migration", move.migration},
+                         {"tablet", move.tablet.value},
+                         {"from", nameOf(cluster, move.source)},
+                         {"to", nameOf(cluster, move.destination)},
+                         {"rate_max", move.rate_max}};
+    entry.update(jsonOf(move));
+    list.append(std::move(entry));
   }
+  tools::Json out = {{"moves", list}};
+  if (calls != nullptr) {
+    tools::Json servers = tools::Json::array();
+    for (const ServerId server : serversOf(moves)) {
+      const CallTimes times = calls->lately(server);
+      servers.append({{"server", nameOf(cluster, server)},
+                      {"calls", times.calls},
+                      {"p50_ns", times.p50_ns},
+                      {"p999_ns", times.p999_ns}});
+    }
+    out["calls"] = servers;
+  }
+  return out.dump(2) + "\n";
+}
+
+std::string Commands::movesText(const std::vector<MigrationRecord>& moves, const client::ClusterStatus& cluster,
+                                const CallHistory* calls) const {
   if (moves.empty()) return "no move is under way, and none was lately\n";
   std::string out;
   for (const MigrationRecord& move : moves) {
     char line[320];
-    const bool is_running = move.state == MigrationStatus::State::Running;
     std::snprintf(line, sizeof line,
                   "%4" PRIu64 "  tablet %-5" PRIu64 " %.60s to %.60s: %s, %.0f %%, %" PRIu64 " objects, %s",
                   move.migration, move.tablet.value, nameOf(cluster, move.source).c_str(),
-                  nameOf(cluster, move.destination).c_str(), (is_running ? move.step : nameOf(move.state)).c_str(),
+                  nameOf(cluster, move.destination).c_str(), (isRunning(move) ? move.step : nameOf(move.state)).c_str(),
                   move.fraction * 100, move.objects, formatBytes(move.bytes).c_str());
     out += line;
     if (move.rate_max != 0) out += ", " + formatBytes(move.rate_max) + "/s at the most";
-    if (!move.reason.empty()) out += (is_running ? ", waits for " : ", ") + move.reason;
+    if (!move.reason.empty()) out += (isRunning(move) ? ", waits for " : ", ") + move.reason;
     out += "\n";
+  }
+  if (calls == nullptr) return out;
+  for (const ServerId server : serversOf(moves)) {
+    out += "calls at " + nameOf(cluster, server) + ": " + textOf(calls->lately(server)) + "\n";
   }
   return out;
 }

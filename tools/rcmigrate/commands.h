@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "client/coordinator_stub.h"
+#include "tools/rcmigrate/call_times.h"
 #include "tools/rcmigrate/flags.h"
+#include "tools/rcmigrate/mover.h"
 #include "tools/rcmigrate/plan.h"
 #include "tools/rcmigrate/plan_input.h"
 #include "tools/support/cluster_session.h"
@@ -36,11 +38,16 @@ class Commands {
   static int failedAs(int code, const Failure& failure);
   Result<client::ClusterStatus> clusterStatus() { return session_.await(coordinator().clusterStatus(deadlineNs())); }
   Outcome<std::vector<PlanStep>> stepsOfMove(const client::ClusterStatus& cluster);
+  MoverSettings moverSettings() const;
   int carryOut(const std::vector<PlanStep>& steps);
   uint32_t sampleMs() const { return flags_.by == "load" ? flags_.sample_ms : 0; }
   bool isAgreed(size_t moves) const;
   int statusOfOne();
-  std::string movesText(const std::vector<client::MigrationRecord>& moves, const client::ClusterStatus& cluster) const;
+  bool lookAtCalls(CallHistory& calls);
+  std::string movesText(const std::vector<client::MigrationRecord>& moves, const client::ClusterStatus& cluster,
+                        const CallHistory* calls) const;
+  std::string movesJson(const std::vector<client::MigrationRecord>& moves, const client::ClusterStatus& cluster,
+                        const CallHistory* calls) const;
 
   const Flags& flags_;
   tools::ClusterSession& session_;

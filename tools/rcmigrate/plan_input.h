@@ -6,7 +6,6 @@
 
 #include "client/coordinator_stub.h"
 #include "tools/rcmigrate/plan.h"
-#include "tools/support/cluster_session.h"
 
 namespace ramcore::rcmigrate {
 
@@ -25,10 +24,5 @@ struct PlanInput {
 PlanInput makeInput(client::ClusterStatus cluster, const std::vector<client::TabletLoad>& before,
                     const std::vector<client::TabletLoad>& loads, double seconds,
                     const std::vector<client::MigrationRecord>& moves);
-
-/// Asks for all of it. For loads it asks twice, with `sample_ms` between.
-/// @param sample_ms  0: without loads
-/// Failure: with cause and remedy.
-Outcome<PlanInput> gatherInput(tools::ClusterSession& session, uint32_t sample_ms, uint32_t timeout_ms);
 
 }  // namespace ramcore::rcmigrate

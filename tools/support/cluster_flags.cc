@@ -52,6 +52,7 @@ void ClusterFlags::addTo(Command& command) {
           "--rdma-device", rdma_device,
           "RDMA device to reach servers with, NAME, NAME:PORT or NAME:PORT:GID; without it the first active one, "
           "if there is any")
+      .ofAdapters()
       .environment("RAMCORE_RDMA_DEVICE")
       .typeName("DEVICE");
   addRdmaClassFlags(command, rdma_class);

@@ -22,6 +22,32 @@ CLI::Validator sizeOrAuto(bool& is_auto) {
       size.get_description());
 }
 
+constexpr const char* kAdapterGroup = "RDMA and DPDK";
+
+// Help that has the options of adapters behind all else.
+class AdaptersLast final : public CLI::Formatter {
+ public:
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    if (group == kAdapterGroup) return "";
+    return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    const auto options =
+        app->get_options([](const CLI::Option* option) { return option->get_group() == kAdapterGroup; });
+    const std::string group =
+        options.empty() ? "" : CLI::Formatter::make_group(kAdapterGroup, /*is_positional=*/false, options);
+    return group + CLI::Formatter::make_footer(app);
+  }
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+    // The place where the group was not shown.
+    constexpr std::string_view kGap = "\n\n\n";
+    for (size_t at = help.find(kGap); at != std::string::npos; at = help.find(kGap, at)) help.erase(at, 1);
+    return help;
+  }
+};
+
 // What is wrong with a command line. Names the real cause where CLI11 names another one.
 std::string explainParse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
@@ -73,6 +99,8 @@ Option Option::needs(const Option& other) { return Option(*option_->needs(other.
 Option Option::excludes(const Option& other) { return Option(*option_->excludes(other.option_)); }
 
 Option Option::environment(const std::string& variable) { return Option(*option_->envname(variable)); }
+
+Option Option::ofAdapters() { return Option(*option_->group(kAdapterGroup)); }
 
 Option Option::typeName(const std::string& name) { return Option(*option_->type_name(name)); }
 
@@ -190,6 +218,7 @@ CommandLine::CommandLine(const std::string& about, const std::string& program)
 
 CommandLine::CommandLine(std::unique_ptr<CLI::App> app) : Command(*app), owned_(std::move(app)) {
   app_->config_formatter(std::make_shared<EnvironmentBeatsFile>(*app_));
+  app_->formatter(std::make_shared<AdaptersLast>());
 }
 
 CommandLine::~CommandLine() = default;

@@ -33,6 +33,8 @@ class Option {
   /// If the command line does not have it, it takes its value from this environment variable.
   Option environment(const std::string& variable);
 
+  /// It is about RDMA devices or ports of DPDK: the help shows it at the end, behind all that more people need.
+  Option ofAdapters();
   /// The name of its value in the help; without this call the name follows from the variable.
   Option typeName(const std::string& name);
   /// The help shows the value that the variable has now.

@@ -178,6 +178,7 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
       .addOption("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
                  "locator, or the first active one, if there is any")
+      .ofAdapters()
       .environment("RAMCORE_RDMA_DEVICE");
   addRdmaClassFlags(command, settings.rdma_class);
   addDpdkFlags(command, settings.dpdk);

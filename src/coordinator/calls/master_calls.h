@@ -107,7 +107,8 @@ class MasterCalls {
   /// May take seconds: the server reads all the replicas that it keeps of the dead server's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
-  virtual runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) = 0;
+  virtual runtime::Task<Status> tabletLoads(ServerId server, bool only_calls,
+                                            wire::control::TabletLoadsResponse& loads) = 0;
   virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                             wire::control::ServerStateResponse& state) = 0;
 };

@@ -279,8 +279,11 @@ runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId
   co_return result;
 }
 
-runtime::Task<Status> RpcMasterCalls::tabletLoads(ServerId server, control::TabletLoadsResponse& loads) {
-  co_return co_await call(server, Opcode::TabletLoads, control::Empty(), loads, kLongCallNs);
+runtime::Task<Status> RpcMasterCalls::tabletLoads(ServerId server, bool only_calls,
+                                                  control::TabletLoadsResponse& loads) {
+  control::LoadsRequest request;
+  request.set_only_calls(only_calls);
+  co_return co_await call(server, Opcode::TabletLoads, request, loads, kLongCallNs);
 }
 
 runtime::Task<Status> RpcMasterCalls::serverState(ServerId server, bool lists_sessions,

@@ -37,7 +37,8 @@ class RpcMasterCalls final : public MasterCalls {
                                          uint64_t rate_max) override;
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
   runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
-  runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) override;
+  runtime::Task<Status> tabletLoads(ServerId server, bool only_calls,
+                                    wire::control::TabletLoadsResponse& loads) override;
   runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                     wire::control::ServerStateResponse& state) override;
 

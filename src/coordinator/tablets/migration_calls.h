@@ -41,7 +41,7 @@ class MigrationCalls {
   /// The destination takes over the results of calls, and will give no version up to the ceiling.
   runtime::Task<StepOutcome> adopt(const Migration& move, Version version_ceiling, const MustEnd& must_end);
 
-  // Of a return, while the tablet arrives.
+  // For a return, while the tablet arrives.
 
   /// All of these for a move that is taken back.
   /// @param back  Migration::reversed()

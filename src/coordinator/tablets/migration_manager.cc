@@ -292,7 +292,8 @@ runtime::Task<bool> MigrationManager::storeEndByRecovery(MigrationId id, ServerI
 
 runtime::Task<bool> MigrationManager::hasJoined(MigrationId id) {
   const Migration way = wayOf(id);
-  const PullResult pull = co_await parts_.masters.pullProgress(way.destination, way.tablet, way.destination_epoch, way.rate_max);
+  const PullResult pull =
+      co_await parts_.masters.pullProgress(way.destination, way.tablet, way.destination_epoch, way.rate_max);
   if (pull.status != Status::Ok) co_return false;
   MoveRecords::Move& active = moves_.at(id);
   active.migration.objects = pull.objects;

@@ -30,7 +30,7 @@ class PullPace {
   Place reserve(uint64_t bytes, int64_t now_ns) RC_EXCLUDES(lock_);
   /// False: the rate was changed since, and another place is to be reserved.
   bool isValid(const Place& place) const { return changes_.load(std::memory_order_relaxed) == place.changes; }
-  /// Of a place that is valid less was used.
+  /// Less was used than a place that is valid has room for.
   void giveBack(const Place& place, uint64_t bytes) RC_EXCLUDES(lock_);
 
  private:

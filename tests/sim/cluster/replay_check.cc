@@ -24,7 +24,8 @@ class Replay {
     if (master_.log() == nullptr || !master_.log()->headId()) return {};
     for (const store::Tablet& tablet : master_.tablets().list()) {
       // The contents of a tablet that is handed over are in two logs, and may be replayed just now.
-      const bool is_whole = tablet.state == store::TabletState::Normal || tablet.state == store::TabletState::Frozen;
+      const bool answers = tablet.state == store::TabletState::Normal || tablet.state == store::TabletState::Frozen;
+      const bool is_whole = answers && tablet.arriving == nullptr;
       if (is_whole) tablets_.push_back(tablet);
     }
     if (tablets_.empty() || !collect()) return failures_;

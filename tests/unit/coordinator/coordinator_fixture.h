@@ -131,12 +131,13 @@ class Bench {
   Membership::Enlistment enlist(Server server, ServerId former = {}) {
     return run(enlistOn(*life_, std::move(server), former));
   }
-  ServerId addServer(uint64_t nonce) {
-    const Membership::Enlistment enlisted = enlist(serverOf(nonce));
+  ServerId join(Server server, ServerId former = {}) {
+    const Membership::Enlistment enlisted = enlist(std::move(server), former);
     EXPECT_EQ(enlisted.status, Status::Ok);
     cluster_.machine(enlisted.id).up = true;
     return enlisted.id;
   }
+  ServerId addServer(uint64_t nonce) { return join(serverOf(nonce)); }
   /// Adds a server that keeps replicas, too.
   /// @param former   whose storage it has
   /// @param storage  the storage's name; 0: none
@@ -144,10 +145,7 @@ class Bench {
     Server server = serverOf(nonce);
     server.keeps_replicas = true;
     server.storage = storage;
-    const Membership::Enlistment enlisted = enlist(std::move(server), former);
-    EXPECT_EQ(enlisted.status, Status::Ok);
-    cluster_.machine(enlisted.id).up = true;
-    return enlisted.id;
+    return join(std::move(server), former);
   }
   Status raiseFloor(ServerId id, ReplicaFloor floor) { return run(raiseFloorOn(*life_, id, floor)); }
   /// Lets a server fall silent, until the verdict.
@@ -169,7 +167,6 @@ class Bench {
     return run(moveOn(*life_, tablet, destination));
   }
   Status cancel(MigrationId id) { return run(cancelOn(*life_, id)); }
-  /// Asks for that, and does not wait.
   void beginCancel(MigrationId id) { cancelOn(*life_, id).detach(); }
   SplitManager::Halves split(TableId table, KeyHash hash) { return run(splitOn(*life_, table, hash)); }
   ClientLeases::Opened openClient(uint64_t nonce) { return run(openOn(*life_, nonce)); }
@@ -274,6 +271,7 @@ class Bench {
   }
   static runtime::Task<Status> cancelOn(Life& life, MigrationId id) {
     co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
     co_return co_await life.migrations.cancel(id, life.journal.nowNs() + 60 * kSecond);
   }
   static runtime::Task<ClientLeases::Opened> openOn(Life& life, uint64_t nonce) {

@@ -133,7 +133,7 @@ class FakeMasterCalls final : public MasterCalls {
     if (result.status == Status::Ok) result.replicas = *replicas;
     co_return result;
   }
-  runtime::Task<Status> tabletLoads(ServerId server, wire::control::TabletLoadsResponse& loads) override {
+  runtime::Task<Status> tabletLoads(ServerId server, bool, wire::control::TabletLoadsResponse& loads) override {
     const std::function<Status()> act = [] { return Status::Ok; };
     const Status reached = co_await call(server, act);
     if (reached == Status::Ok) loads.set_id(server.value);

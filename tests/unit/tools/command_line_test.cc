@@ -57,6 +57,22 @@ TEST(CommandLineTest, HelpShowsDefaultsAndIsNoMistake) {
   EXPECT_NE(end->text.find("--count UINT=3"), std::string::npos) << end->text;
 }
 
+TEST(CommandLineTest, HelpHasTheOptionsOfAdaptersBehindAllElse) {
+  CommandLine line("about", "program");
+  std::string device;
+  uint32_t count = 3;
+  line.addOption("--device", device, "Which").ofAdapters();
+  line.addOption("--count", count, "How many");
+  line.addCommand("run", "Runs");
+  const std::string help = parse(line, {"--help"}).value_or(ParseEnd()).text;
+  const size_t group = help.find("\nRDMA and DPDK:\n");
+  ASSERT_NE(group, std::string::npos) << help;
+  EXPECT_GT(help.find("--device"), group) << help;
+  EXPECT_LT(help.find("--count"), group) << help;
+  EXPECT_LT(help.find("Runs"), group) << help;
+  EXPECT_EQ(help.find("\n\n\n"), std::string::npos) << help;
+}
+
 TEST(CommandLineTest, TheCommandLineBeatsTheEnvironmentWhichBeatsTheFile) {
   const std::string file = testing::TempDir() + "command_line_test.toml";
   std::ofstream(file) << "first = 1\nsecond = 1\nthird = 1\n";
