@@ -14,8 +14,8 @@ class TabletLoad;
 
 namespace ramcore::master {
 
-/// The handler of the coordinator's question about each tablet: how large it is, and what calls there are to it; and how
-/// long the calls of clients take. On a worker; between two tablets it lets others run.
+/// The handler of the coordinator's question about each tablet: how large it is, and what calls there are to it; and
+/// how long the calls of clients take. On a worker; between two tablets it lets others run.
 class TabletReport {
  public:
   /// All are borrowed and outlive this.
