@@ -8,7 +8,7 @@
 
 namespace ramcore::rcmigrate {
 
-/// Of LogLinearHistogram: how many calls took so long, by bucket.
+/// How many calls took so long, by bucket of LogLinearHistogram.
 using CallCounts = std::map<uint32_t, uint64_t>;
 
 /// How long the calls of clients took at a server.
