@@ -206,7 +206,8 @@ void TabletService::splitTablet(Request request) {
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
   // While it is handed over, its contents are in two logs.
-  const bool is_whole = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool answers = present->state == store::TabletState::Normal || present->state == store::TabletState::Frozen;
+  const bool is_whole = answers && present->arriving == nullptr;
   if (!is_whole) return request.reply(Status::RetryLater);
   const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
   // The tablet does not come back as a whole: a late command that would take it again finds it dropped.
@@ -375,8 +376,11 @@ Status TabletService::recoverOver(RecoveryPlan plan) {
         present->state == store::TabletState::Arriving ||
         (present->state == store::TabletState::Pulling && parts_.target.progress(part.tablet.id).ok());
     if (!is_handed_over) return Status::BadRequest;
-    // The new owner died before this server was told to lend the tablet.
-    if (present->state == store::TabletState::Frozen) {
+    // The other server died before this one was told to lend the tablet. If this one is to hand it back, it is the
+    // owner, and goes on with what has arrived.
+    if (present->state == store::TabletState::Frozen && present->arriving != nullptr) {
+      (void)parts_.tablets.thaw(present->id, present->return_epoch);
+    } else if (present->state == store::TabletState::Frozen) {
       (void)parts_.tablets.lend(present->id, std::nullopt);
     }
     if (parts_.target.interrupt(part.tablet.id)) continue;

@@ -138,7 +138,8 @@ Status RangeSlice::addEntry(const StoredEntries& entries, log::EntryRef ref, con
     group_bytes += log::alignedTombstoneBytes(entry.keyBytes());
     return Status::Ok;
   }
-  if (limits.changes_after != 0 && entry.version() <= limits.changes_after) return Status::Ok;
+  // What is taken for unchanged is not sent, so its version has to be right.
+  if (limits.changes_after != 0 && entry.version() <= limits.changes_after) return entries.verify(ref);
   objects.push_back(ref);
   group_bytes += size_of(ref);
   return Status::Ok;

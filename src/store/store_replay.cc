@@ -181,6 +181,11 @@ Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     // The present object is newer: it keeps dead all that the tombstone does, and so will the object or the tombstone
     // by which it leaves the index.
     if (gone.version() > foreign.version()) return Status::Ok;
+    // The key was removed here as well, before. That stays in the index.
+    if (gone.type() != EntryType::Object) {
+      dead.noteToTheEnd(hash, foreign);
+      return Status::Ok;
+    }
     const Status status = takeOut(present, stripe, side);
     if (status != Status::Ok) return status;
     dead.noteToTheEnd(hash, foreign);

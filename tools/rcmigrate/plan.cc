@@ -1,6 +1,7 @@
 #include "tools/rcmigrate/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -48,8 +49,8 @@ std::optional<Cut> cutBySample(const PlanTablet& tablet, double wanted) {
 
 class Planner {
  public:
-  Planner(const std::vector<PlanServer>& servers, std::vector<PlanTablet> tablets, Measure measure)
-      : tablets_(std::move(tablets)), measure_(measure) {
+  Planner(const std::vector<PlanServer>& servers, std::vector<PlanTablet> tablets, Measure measure, double seconds)
+      : tablets_(std::move(tablets)), measure_(measure), seconds_(seconds) {
     for (const PlanServer& server : servers) {
       const double weight = measure == Measure::Load ? 1 : static_cast<double>(server.bytes_max);
       servers_[server.id] = {.bytes = static_cast<double>(server.bytes),
@@ -99,17 +100,35 @@ class Planner {
     return weight > 0 ? value / weight : 0;
   }
   static double roomOf(const Server& to) { return kFullMax * to.bytes_max - to.bytes; }
-  static bool hasRoom(const Server& to, double bytes) { return bytes <= roomOf(to); }
+  static bool hasRoom(const Server& to, double bytes) { return bytes == 0 || bytes <= roomOf(to); }
   // By how much the fuller of two servers comes down if `value` goes from one to the other.
   static double gainOf(const Server& from, const Server& to, double value) {
     const double after = std::max((from.value - value) / from.weight, (to.value + value) / to.weight);
     return from.level() - after;
   }
+  // By how much it comes down if both are made level.
+  static double mostOf(const Server& from, const Server& to) {
+    return from.level() - (from.value + to.value) / (from.weight + to.weight);
+  }
+  // What levelling two servers has to gain to be worth it. Below that, chance may explain how their calls differ.
+  double leastOf(const Server& from, const Server& to) const {
+    if (measure_ != Measure::Load || seconds_ <= 0) return gain_least_;
+    constexpr double kDeviations = 3;
+    return std::max(gain_least_, kDeviations / 2 * std::sqrt((from.value + to.value) / seconds_));
+  }
+  // Whether to move `value` from one to the other. Small tablets gain little, and many of them gain something.
+  bool isWorthIt(const Server& from, const Server& to, double value) const {
+    const double least = leastOf(from, to);
+    if (mostOf(from, to) < least) return false;
+    constexpr double kRounding = 1 - 1e-9;
+    const double gain = gainOf(from, to, value);
+    return gain > 0 && gain >= std::min(least, kRounding * value / from.weight);
+  }
   std::vector<ServerId> fullestFirst() const;
   std::optional<Candidate> bestMove(ServerId from) const;
-  bool cutFrom(ServerId from, double gain_least);
+  bool cutFrom(ServerId from);
   std::vector<size_t> largeOn(ServerId server) const;
-  bool cutBetween(size_t index, ServerId to, double gain_least);
+  bool cutBetween(size_t index, ServerId to);
   std::optional<Cut> cutOf(const PlanTablet& tablet, double wanted) const;
   void cut(size_t index, const Cut& where);
   void move(size_t index, ServerId to);
@@ -120,6 +139,8 @@ class Planner {
   std::map<ServerId, Server> servers_;
   std::vector<PlanTablet> tablets_;
   const Measure measure_;
+  const double seconds_;  // in which calls were counted; 0: not known
+  double gain_least_ = 0;
   Plan plan_;
 };
 
@@ -141,6 +162,7 @@ std::optional<Planner::Candidate> Planner::bestMove(ServerId from) const {
     if (tablet.owner != from || !tablet.may_move) continue;
     for (const auto& [id, server] : servers_) {
       if (id == from || id == tablet.came_from || !hasRoom(server, static_cast<double>(tablet.bytes))) continue;
+      if (!isWorthIt(servers_.at(from), server, valueOf(tablet))) continue;
       const double gain = gainOf(servers_.at(from), server, valueOf(tablet));
       const bool is_better =
           !best || gain > best->gain || (gain == best->gain && tablet.bytes < tablets_[best->tablet].bytes);
@@ -197,13 +219,13 @@ void Planner::move(size_t index, ServerId to) {
 }
 
 // Cuts off a part of a large tablet, as much as levels this server and an emptier one, and moves it there.
-bool Planner::cutFrom(ServerId from, double gain_least) {
+bool Planner::cutFrom(ServerId from) {
   const std::vector<size_t> large = largeOn(from);
   std::vector<ServerId> emptiest = fullestFirst();
   std::ranges::reverse(emptiest);
   for (const size_t index : large) {
     for (const ServerId to : emptiest) {
-      if (to != from && cutBetween(index, to, gain_least)) return true;
+      if (to != from && cutBetween(index, to)) return true;
     }
   }
   return false;
@@ -224,7 +246,7 @@ std::vector<size_t> Planner::largeOn(ServerId server) const {
   return large;
 }
 
-bool Planner::cutBetween(size_t index, ServerId to, double gain_least) {
+bool Planner::cutBetween(size_t index, ServerId to) {
   const PlanTablet& tablet = tablets_[index];
   const Server& source = servers_.at(tablet.owner);
   const Server& destination = servers_.at(to);
@@ -233,7 +255,7 @@ bool Planner::cutBetween(size_t index, ServerId to, double gain_least) {
   const std::optional<Cut> where = cutOf(tablet, wanted / valueOf(tablet));
   if (!where) return false;
   const double gain = gainOf(source, destination, where->share * valueOf(tablet));
-  if (gain < gain_least || !hasRoom(destination, where->size_share * static_cast<double>(tablet.bytes))) return false;
+  if (gain < leastOf(source, destination) || !hasRoom(destination, where->size_share * static_cast<double>(tablet.bytes))) return false;
   cut(index, *where);
   move(index, to);
   return true;
@@ -242,7 +264,11 @@ bool Planner::cutBetween(size_t index, ServerId to, double gain_least) {
 void Planner::leaveHotKeys() {
   for (PlanTablet& tablet : tablets_) {
     const std::vector<KeyHash>& sample = tablet.sample;
-    if (sample.size() < kSampleLeast) continue;
+    if (sample.size() < kSampleLeast) {
+      // A server with very many tablets tells no samples, but which key is hot.
+      if (tablet.has_hot_key) tablet.may_move = false;
+      continue;
+    }
     // A hash with half of the sample lies in its middle.
     const KeyHash hash = sample[sample.size() / 2];
     const auto equal = std::ranges::equal_range(sample, hash);
@@ -256,20 +282,20 @@ void Planner::leaveHotKeys() {
 
 Plan Planner::level() {
   if (measure_ == Measure::Load) leaveHotKeys();
-  const double gain_least = kGainLeast * mean();
+  gain_least_ = kGainLeast * mean();
   const auto improve = [&] {
     for (const ServerId from : fullestFirst()) {
       if (servers_.at(from).level() <= mean()) break;
       const std::optional<Candidate> best = bestMove(from);
-      if (best && best->gain >= gain_least) {
+      if (best) {
         move(best->tablet, best->to);
         return true;
       }
-      if (cutFrom(from, gain_least)) return true;
+      if (cutFrom(from)) return true;
     }
     return false;
   };
-  if (gain_least > 0) {
+  if (gain_least_ > 0) {
     while (plan_.steps.size() < kStepsMax && improve()) {
     }
   }
@@ -293,7 +319,7 @@ void Planner::drainTablet(size_t index) {
     const double share = roomiest ? roomOf(servers_.at(*roomiest)) / std::max(bytes, 1.0) : 0;
     const std::optional<Cut> where = share >= kPartLeast ? cutOf(tablets_[index], share) : std::nullopt;
     if (!where || where->size_share > share) {
-      plan_.bytes_without_room += std::max<uint64_t>(tablets_[index].bytes, 1);
+      plan_.bytes_without_room += tablets_[index].bytes;
       return;
     }
     cut(index, *where);
@@ -305,7 +331,7 @@ void Planner::drainTablet(size_t index) {
 Plan Planner::drain(ServerId from) {
   std::vector<size_t> order;
   for (size_t i = 0; i < tablets_.size(); ++i) {
-    if (tablets_[i].owner == from) order.push_back(i);
+    if (tablets_[i].owner == from && tablets_[i].may_move) order.push_back(i);
   }
   std::ranges::sort(order, [this](size_t a, size_t b) {
     return tablets_[a].bytes > tablets_[b].bytes || (tablets_[a].bytes == tablets_[b].bytes && a < b);
@@ -322,12 +348,13 @@ Plan Planner::take() {
 
 }  // namespace
 
-Plan level(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, Measure measure) {
-  return Planner(servers, tablets, measure).level();
+Plan level(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, Measure measure,
+           double seconds) {
+  return Planner(servers, tablets, measure, seconds).level();
 }
 
 Plan drain(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, ServerId server) {
-  return Planner(servers, tablets, Measure::Bytes).drain(server);
+  return Planner(servers, tablets, Measure::Bytes, 0).drain(server);
 }
 
 }  // namespace ramcore::rcmigrate

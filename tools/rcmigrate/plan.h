@@ -32,7 +32,8 @@ struct PlanTablet {
   uint64_t objects = 0;
   double load = 0;                ///< calls per second
   std::vector<KeyHash> sample{};  ///< of the key hashes of calls, in order; may be empty
-  bool may_move = true;           ///< false: it is moving, or its owner is dead
+  bool may_move = true;           ///< false: it is moving, its owner is dead, or its load is not known
+  bool has_hot_key = false;       ///< its server says that half of the calls or more are for one key
   ServerId came_from{};           ///< from there it was moved lately: not moved back. None: it was not moved
 };
 
@@ -71,7 +72,7 @@ struct Plan {
 
 /// No server gets more than this share of what it may hold.
 constexpr double kFullMax = 0.85;
-/// A move has to bring the fuller of its two servers down by this share of the average.
+/// The moves from one server to another one have to bring the fuller of the two down by this share of the average.
 constexpr double kGainLeast = 0.05;
 /// A tablet with this share of its server's measure is cut if it is too large to be moved whole.
 constexpr double kCutShare = 0.25;
@@ -83,9 +84,13 @@ constexpr size_t kSampleLeast = 16;
 
 /// Levels out `measure`: takes from the fullest servers, as long as that gains something.
 /// @param tablets  of live owners, all among `servers`
-Plan level(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, Measure measure);
+/// @param seconds  in which calls were counted, with Measure::Load: differences that chance explains are left alone.
+///                 0: calls are exact
+Plan level(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, Measure measure,
+           double seconds = 0);
 
-/// Takes all tablets from one server, so that the others are filled evenly.
+/// Takes all tablets from one server that may move, each to the emptiest other one. Tablets are cut only where they fit
+/// nowhere.
 Plan drain(const std::vector<PlanServer>& servers, const std::vector<PlanTablet>& tablets, ServerId server);
 
 }  // namespace ramcore::rcmigrate

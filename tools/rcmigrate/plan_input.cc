@@ -30,20 +30,24 @@ const TabletLoad* find(const ByTablet& loads, const client::TabletInfo& tablet) 
 }  // namespace
 
 PlanInput makeInput(client::ClusterStatus cluster, const std::vector<TabletLoad>& before,
-                    const std::vector<TabletLoad>& loads, double seconds, const std::vector<MigrationRecord>& moves) {
+                    const client::ClusterLoads& loads, double seconds, const std::vector<MigrationRecord>& moves) {
   PlanInput input;
+  input.seconds = seconds;
   for (const client::ServerStatus& server : cluster.servers) {
     if (!server.is_alive) continue;
-    if (server.has_answered && server.live_bytes_max != 0) {
+    const bool has_told =
+        std::ranges::find(loads.calls, server.id, &client::ServerCalls::server) != loads.calls.end();
+    if (server.has_answered && has_told && server.live_bytes_max != 0) {
       input.servers.push_back({.id = server.id, .bytes = server.live_bytes, .bytes_max = server.live_bytes_max});
     } else {
       input.silent.push_back(server.id);
     }
   }
   const ByTablet first = byTablet(before);
-  const ByTablet second = byTablet(loads);
+  const ByTablet second = byTablet(loads.tablets);
   for (const client::TableMap& table : cluster.tables) {
     for (const client::TabletInfo& tablet : table.tablets) {
+      if (!tablet.is_available) ++input.tablets_away;
       const TabletLoad* const load = find(second, tablet);
       const bool is_known = std::ranges::find(input.servers, tablet.owner, &PlanServer::id) != input.servers.end();
       if (load == nullptr || !is_known) continue;
@@ -59,15 +63,22 @@ PlanInput makeInput(client::ClusterStatus cluster, const std::vector<TabletLoad>
       const TabletLoad* const earlier = find(first, tablet);
       if (earlier != nullptr && seconds > 0 && load->calls >= earlier->calls) {
         out.load = static_cast<double>(load->calls - earlier->calls) / seconds;
+      } else if (seconds > 0) {
+        out.may_move = false;  // it has come since, and nobody knows what calls there are to it
       }
-      if (!load->hot_key.empty()) input.hot_keys[tablet.id] = load->hot_key;
+      out.has_hot_key = !load->hot_key.empty();
+      if (out.has_hot_key) input.hot_keys[tablet.id] = load->hot_key;
     }
   }
   for (const MigrationRecord& move : moves) {
+    if (move.state == client::MigrationStatus::State::Running) ++input.moves_under_way;
     const bool is_late =
         move.state == client::MigrationStatus::State::Done && move.over_for_ns >= 0 && move.over_for_ns < kLatelyNs;
     const auto tablet = std::ranges::find(input.tablets, move.tablet, &PlanTablet::id);
-    if (is_late && tablet != input.tablets.end() && tablet->owner == move.destination) tablet->came_from = move.source;
+    // A server that has nothing any more was emptied, and whoever levels out now wants it to have something again.
+    const bool has_any = std::ranges::find(input.tablets, move.source, &PlanTablet::owner) != input.tablets.end();
+    const bool is_there = tablet != input.tablets.end() && tablet->owner == move.destination;
+    if (is_late && is_there && has_any) tablet->came_from = move.source;
   }
   input.cluster = std::move(cluster);
   return input;

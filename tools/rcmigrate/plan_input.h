@@ -16,13 +16,17 @@ struct PlanInput {
   std::vector<PlanTablet> tablets;  ///< theirs
   std::map<TabletId, std::string> hot_keys;
   std::vector<ServerId> silent;  ///< servers that live and have not answered: nothing is moved from there or there
+  double seconds = 0;            ///< in which calls were counted; 0: they were not
+  size_t moves_under_way = 0;    ///< not counted at either server
+  size_t tablets_away = 0;       ///< their owners are dead, and they come back where a recovery brings them
 };
 
-/// @param loads  of the same servers, `seconds` after those in `before`, which may be empty if loads do not matter
+/// @param loads  of the same servers, `seconds` after those in `before`, which is empty with 0 seconds: loads do not
+///               matter. A server of which `loads` says nothing is silent
 /// @param moves  what was moved lately is not moved back
 /// Pure.
 PlanInput makeInput(client::ClusterStatus cluster, const std::vector<client::TabletLoad>& before,
-                    const std::vector<client::TabletLoad>& loads, double seconds,
+                    const client::ClusterLoads& loads, double seconds,
                     const std::vector<client::MigrationRecord>& moves);
 
 }  // namespace ramcore::rcmigrate

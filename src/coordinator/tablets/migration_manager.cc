@@ -143,7 +143,9 @@ runtime::Task<Status> MigrationManager::setRate(MigrationId id, uint64_t rate_ma
   if (move == nullptr) co_return Status::NotFound;
   if (move->migration.isOver()) co_return Status::BadRequest;
   const bool stored = co_await moves_.storeRate(id, rate_max);
-  co_return stored ? Status::Ok : Status::Shutdown;
+  if (!stored) co_return Status::Shutdown;
+  const Progress* const now = find(id);
+  co_return now == nullptr || now->migration.isOver() ? Status::BadRequest : Status::Ok;
 }
 
 runtime::Task<bool> MigrationManager::endAll(TableId table) {

@@ -139,8 +139,9 @@ runtime::Task<bool> MoveRecords::storeReturning(MigrationId id) {
 
 runtime::Task<bool> MoveRecords::storeRate(MigrationId id, uint64_t rate_max) {
   auto guard = co_await parts_.map_lock.lock();
+  // It may have ended meanwhile, and be forgotten.
+  if (!moves_.contains(id) || record(id).isOver()) co_return !parts_.journal.stopping();
   Migration move = record(id);
-  if (move.isOver()) co_return !parts_.journal.stopping();
   move.rate_max = rate_max;
   co_return co_await store(move, *parts_.map.findTablet(move.tablet));
 }
@@ -177,12 +178,16 @@ runtime::Task<bool> MoveRecords::storeEnd(MigrationId id, MigrationStep step, st
 }
 
 void MoveRecords::forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const {
-  size_t over_count = 0;
-  for (auto at = moves_.rbegin(); at != moves_.rend(); ++at) {
-    if (!at->second.migration.isOver() || ++over_count < kFinishedKept) continue;
+  // A long move may have begun before many that have ended before it.
+  std::vector<std::pair<int64_t, MigrationId>> over;
+  for (const auto& [id, move] : moves_) {
+    if (move.migration.isOver()) over.emplace_back(move.over_ns, id);
+  }
+  std::ranges::sort(over, std::greater());
+  for (size_t i = kFinishedKept - 1; i < over.size(); ++i) {
     if (batch.changes.size() >= Batch::kChangesMax) return;
-    batch.remove(keyOf(at->first));
-    forgotten.push_back(at->first);
+    batch.remove(keyOf(over[i].second));
+    forgotten.push_back(over[i].second);
   }
 }
 

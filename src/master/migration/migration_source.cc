@@ -222,9 +222,12 @@ Status MigrationSource::measureObjects(const store::Tablet& tablet, KeyHash curs
     if (entry_bytes > parts_.log.config().smallEntryBytesMax()) sum.large_bytes += entry_bytes;
     sum.tombstone_bytes += tombstone_bytes;
   };
+  // Where it goes back, an object replaces another one, and names where that lies.
+  const bool names = tablet.arriving != nullptr;
   const auto sizeOf = [&](log::EntryRef ref) {
     const log::EntryView entry = parts_.store.entry(ref);
-    add(entry.copyBytes({.name = false, .result = false}), log::alignedTombstoneBytes(entry.keyBytes()));
+    add(log::alignedEntryBytes(entry.keyBytes(), entry.payloadBytes(), entry.hasExpiry(), names),
+        log::alignedTombstoneBytes(entry.keyBytes()));
     return uint64_t{0};
   };
   // The objects take nothing in the answer. The slice ends when it has looked at many.

@@ -91,7 +91,8 @@ void MigrationTarget::settle(TabletId tablet) {
 
 void MigrationTarget::cancelReturn(TabletId tablet, TabletEpoch epoch) {
   const std::shared_ptr<Pull> pull = find(tablet);
-  if (pull != nullptr && pull->returns) attempts_.cancel(tablet, epoch);
+  // A recovery's attempt is given up with the same command, and its epoch is another one.
+  if (pull != nullptr && pull->returns && pull->tablet().epoch == epoch) attempts_.cancel(tablet, epoch);
 }
 
 bool MigrationTarget::interrupt(TabletId tablet) {
@@ -184,8 +185,13 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
 
 /// The contents begin where they did before the tablet was lent.
 Status MigrationTarget::keepOwn(Pull& pull) {
-  const auto lent = parts_.tablets.get(pull.tablet().id);
-  if (!lent || lent->state != store::TabletState::Lent) return Status::NotFound;
+  const store::Tablet& wanted = pull.tablet();
+  const auto lent = parts_.tablets.get(wanted.id);
+  const bool is_it = lent && lent->state == store::TabletState::Lent && lent->table == wanted.table &&
+                     lent->range == wanted.range;
+  if (!is_it) return Status::NotFound;
+  // What is damaged here may be older than what was changed there. It cannot be told which keys that is about.
+  if (parts_.log.stats().damaged_now.load(std::memory_order_relaxed) != 0) return Status::Corrupt;
   pull.first_segment.store(lent->first_segment);
   return Status::Ok;
 }

@@ -61,6 +61,8 @@ runtime::Task<Status> PartitionPull::ask(KeyHash cursor, PulledSlice& slice) {
         {.bytes = bytes, .wait_ns = kSliceWaitNs, .priority = runtime::Priority::Background}, slice);
     const uint64_t came = status == Status::Ok ? slice.entries.size() : 0;
     parts_.pace.giveBack(place, bytes - std::min<uint64_t>(came, bytes));
+    // One object may be longer than what was asked for.
+    if (came > bytes) static_cast<void>(parts_.pace.reserve(came - bytes, executor.clock().nowNs()));
     if (status == Status::Ok) co_return status;
     parts_.state.note(partition_, status);
     co_await runtime::sleepFor(executor, SourceCalls::mayPass(status) ? store::TabletIntake::kPauseNs : kRepeatPauseNs);
