@@ -143,7 +143,10 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
     const rpc::ControlOutcome outcome =
         co_await rpc::callControl(caller_, pacer_.executor(), coordinators_, opcode, request, response, settings);
     has_answered_ |= caller_.connection(asked).isOpen();
-    if (!isWorthRepeating(outcome.status, asked)) {
+    // Each time that a move is to be taken back its tablet is frozen for a moment: once is enough where there is no
+    // room.
+    const bool is_final = opcode == Opcode::CancelMigration && outcome.status == Status::NoSpace;
+    if (is_final || !isWorthRepeating(outcome.status, asked)) {
       const bool tells = effect != Effect::Once || !may_have_happened || outcome.status == Status::Ok;
       const bool is_gone = effect == Effect::Removal && outcome.status == Status::NoSuchTable;
       if (is_gone && may_have_happened) co_return Status::Ok;

@@ -191,6 +191,8 @@ class CoordinatorStub {
   };
   runtime::Task<Result<Halves>> splitTable(TableId table, KeyHash at, int64_t deadline_ns);
   runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
+  /// NoSpace, Cancelled: its contents arrive, and it cannot be taken back now; migrationStatus() says why. BadRequest: it
+  /// is over, or everything has arrived.
   runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
   /// Moves that are under way, and the last ones that are over, in the order in which they were asked for.
   runtime::Task<Result<std::vector<MigrationRecord>>> listMigrations(int64_t deadline_ns);

@@ -23,6 +23,7 @@ constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSession
 constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
 // Once what all servers say about their tablets takes so much, samples of calls are left out.
 constexpr size_t kLoadsBytesMax = 4 * 1024 * 1024;
+constexpr size_t kAllLoadsBytesMax = 7 * 1024 * 1024;
 // Elements of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
 // Recoveries in one answer. With all that is listed about so many the answer is still short enough.
@@ -89,6 +90,8 @@ runtime::Task<void> StatusService::clusterLoads(Request request) {
     // An answer under another server's id is left out.
     if (answered != Status::Ok || loads[i].id() != asked[i].value) continue;
     bytes += loads[i].ByteSizeLong();
+    // A server that is left out is one that has not answered.
+    if (bytes > kAllLoadsBytesMax) continue;
     // Without the samples a large cluster can still be told from how its servers are filled.
     if (bytes > kLoadsBytesMax) {
       for (control::TabletLoad& load : *loads[i].mutable_tablets()) load.clear_called();

@@ -68,6 +68,13 @@ bool ResultTable::isAwaited(const wire::CallIdentity& identity) {
   return identity.sequence > client.acknowledged;
 }
 
+bool ResultTable::has(ClientId client, Sequence sequence) const {
+  const Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(client);
+  return found != shard.clients.end() && found->second.results.find(sequence) != nullptr;
+}
+
 void ResultTable::store(Client& client, const wire::CallIdentity& identity, const Stored& stored) {
   acknowledge(client, identity.acknowledged);
   if (identity.sequence <= client.acknowledged) return markDead(stored);

@@ -67,6 +67,8 @@ class ResultTable {
   /// Keeps a result that a move or a recovery brings; `record` is the copy in our own log. A client that is unknown
   /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
+  /// Whether the result of a call is kept here.
+  bool has(ClientId client, Sequence sequence) const;
   /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `asked_ns`.
   /// @param acknowledged  what the client has told the coordinator that it acknowledges. The results of these calls may
   ///                      be gone here, or may have been dropped before this server took the others over. Without this

@@ -223,6 +223,14 @@ Status StoreReplay::replayRemoval(const EntryView& foreign, KeyHash hash, log::S
   return status;
 }
 
+bool StoreReplay::knowsResult(const EntryView& foreign) const {
+  if (foreign.payloadBytes() < sizeof(log::ResultRecordPayload)) return false;
+  const auto record = foreign.payloadAs<log::ResultRecordPayload>();
+  return parts_.results.has(record.client, record.sequence);
+}
+
+bool StoreReplay::hasDamage() const { return parts_.log.stats().damaged_now.load(std::memory_order_relaxed) != 0; }
+
 Status StoreReplay::replayResult(const EntryView& foreign, log::SideLog& side) {
   if (foreign.payloadBytes() != sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();

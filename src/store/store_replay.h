@@ -63,6 +63,10 @@ class StoreReplay {
   /// @param foreign  verified; a tombstone
   /// @return RetryLater, Corrupt: as replayBatch(); or as SideLog::append()
   Status replayRemoval(const log::EntryView& foreign, KeyHash hash, log::SideLog& side);
+  /// Whether the result of this call is here. @param foreign  verified; a result record
+  bool knowsResult(const log::EntryView& foreign) const;
+  /// Whether something of this server's own is damaged now.
+  bool hasDamage() const;
   /// Gives objects of a range the version `version` instead of an older one, a bounded slice per call: those before
   /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed from a log
   /// of which a part is lost: a key's next version follows on its present one, and higher versions may have been handed

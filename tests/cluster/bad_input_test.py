@@ -241,6 +241,8 @@ FLAG_CASES = [
     *(Case(f"rcmigrate_move_of_a_range_{name}", lambda test, value=value: migrate(test, "--table", "present", "--range", value),
            r"is no range of key hashes", r"write it as 0x", code=2)
       for name, value in (("backwards", "0x5-0x1"), ("outside", "0x0-0x10000000000000000"), ("of_one_hash", "0x5"), ("in_words", "all"))),
+    *(Case(f"rcmigrate_move_with_an_empty_{name}", lambda test, name=name: migrate(test, "--table", "present", f"--{name}", ""),
+           rf"--{name} has no value", r"give one, or leave it out", code=2) for name in ("range", "from")),
     Case("rcmigrate_move_without_rate", lambda test: migrate(test, "--table", "present", "--max-rate", "0"),
          r"a rate of 0 would never end", r"give bytes a second", code=2),
     Case("rcmigrate_rate_of_nothing", lambda test: test.cluster.arguments("rcmigrate", "rate", 1, "0"),

@@ -104,11 +104,11 @@ class Rebalance(Operator):
                 self.assertGreater(min(one["during"]["calls"] for one in calls.values()), 0)
                 # How many calls a server gets in some seconds varies by chance: it may be just too many once.
                 for _ in range(3):
-                    after = json.loads(self.migrate(cluster, "rebalance", "--by", "load", "--yes", "--json", "--quiet", *sample).stdout)
-                    if "servers" in after:
+                    again = self.migrate(cluster, "rebalance", "--by", "load", "--yes", "--json", "--quiet", *sample)
+                    after = json.loads(again.stdout)["plan"]
+                    if not after["steps"]:
                         break
-                self.assertIn("servers", after, "there was something to do each time")
-                self.assertEqual(after["steps"], [])
+                self.assertEqual(after["steps"], [], "there was something to do each time")
                 self.assertLessEqual(unevenness([server["now"] for server in after["servers"]]), LEVEL_MOST, after)
 
     def test_nobody_can_be_asked_and_nobody_agrees(self):
@@ -118,11 +118,13 @@ class Rebalance(Operator):
             fill(cluster, "t", 1_000, 1_000)
             refused = self.migrate(cluster, "rebalance", code=2)
             self.assertRegex(refused.stderr, r"nobody can be asked.*--yes")
-            self.assertIn("nothing was done", self.answer(cluster, "n")[1])
+            code, said = self.answer(cluster, "n")
+            self.assertEqual(code, CANCELLED, said)
+            self.assertIn("nothing was done", said)
             self.assertEqual({tablet["server"] for tablet in cluster.tablets("t")}, {"s1"})
             code, said = self.answer(cluster, "y", lambda: cluster.rc("drop", "t"))
             self.assertEqual(code, 1, said)
-            self.assertRegex(said, r"rcmigrate: .*table \d+ has been dropped meanwhile")
+            self.assertRegex(said, r"rcmigrate: .*table (\d+|'t') has been dropped meanwhile")
             self.assertEqual(said.count("rcmigrate: "), 1, said)
 
     def answer(self, cluster, answer, before=lambda: None):
@@ -153,7 +155,7 @@ class Drain(Operator):
                 self.migrate(cluster, "drain", "s2", "--quiet")
                 self.assertNotIn("s2", {tablet["server"] for tablet in cluster.tablets("t")})
                 again = self.migrate(cluster, "drain", "s2")
-                self.assertRegex(again.stdout, r"nothing to do: s2 has no tablets")
+                self.assertRegex(again.stdout, r"s2 has no tablets; nothing to do")
                 cluster.wait_status(lambda now: now["health"] == "ok")
                 self.assertEqual(cluster.servers.pop("s2").stop(), 0)
                 cluster.wait_status(lambda now: now["health"] == "ok")
@@ -203,6 +205,8 @@ class SlowMove(Operator):
             self.assertEqual(cluster.tablets("t")[0]["server"], "s1", "at once")
             said = process.communicate(timeout=60)
             self.assertEqual(process.returncode, CANCELLED, said)
+            ended = self.migrate(cluster, "status", number, "--watch", code=CANCELLED)
+            self.assertIn("cancelled", ended.stdout)
             self.assertRegex(said[1], r"given up \(.*'rcmigrate list' shows where the tablet is")
             self.assertRegex(self.progress[0], r"^tablet \d+ to s2: +\d+ %, \d+ objects, .*B/s, .*is \w+")
             for line, name in zip(self.progress[1:], ("s1", "s2")):
@@ -233,12 +237,20 @@ class SlowMove(Operator):
             said = process.communicate(timeout=60)
             self.assertEqual(process.returncode, NOT_ALL, said)
             self.assertRegex(said[1], rf"migration {number} goes on")
+            waiting = cluster.start("rcmigrate", "drain", "s1", "--json", "--quiet")
             busy = self.migrate(cluster, "move", cluster.tablets("t")[0]["tablet"], "--to", "s1", code=NOT_NOW)
             self.assertRegex(busy.stderr, r"not now, the tablet is already moving")
             self.migrate(cluster, "rate", number, "1GiB")
-            watched = self.migrate(cluster, "status", "--watch")
+            watched = self.migrate(cluster, "status", number, "--watch")
             self.assertRegex(watched.stdout, r"done, 100 %, 10000 objects")
+            looks = self.migrate(cluster, "status", "--watch", "--json").stdout.splitlines()
+            self.assertEqual([move["state"] for move in json.loads(looks[-1])["moves"]][-1], "done")
             self.assertIn("nothing to do", self.migrate(cluster, "move", "--table", "t", "--to", "s2").stdout)
+            said = waiting.communicate(timeout=60)
+            self.assertEqual(waiting.returncode, 0, said)
+            report = json.loads(said[0])
+            self.assertEqual([(move["migration"], move["state"]) for move in report["moves"]], [(number, "done")])
+            self.assertEqual(report["counts"]["planned"], report["counts"]["done"])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -53,6 +54,14 @@ std::set<ServerId> serversOf(const std::vector<MigrationRecord>& moves) {
   return servers;
 }
 
+size_t tabletsAt(const client::ClusterStatus& cluster, ServerId server) {
+  size_t count = 0;
+  for (const client::TableMap& table : cluster.tables) {
+    count += static_cast<size_t>(std::ranges::count(table.tablets, server, &client::TabletInfo::owner));
+  }
+  return count;
+}
+
 size_t movesIn(const std::vector<PlanStep>& steps) {
   return static_cast<size_t>(std::ranges::count(steps, PlanStep::Kind::Move, &PlanStep::kind));
 }
@@ -91,9 +100,9 @@ MoverSettings Commands::moverSettings() const {
 
 int Commands::carryOut(const std::vector<PlanStep>& steps) {
   Mover mover(session_, moverSettings(), interrupted_);
-  const int code = mover.run(steps);
-  if (flags_.json) say(mover.asJson());
-  return code;
+  if (!steps.empty()) mover.run(steps);
+  if (flags_.json) say(mover.report().dump(2) + "\n");
+  return mover.exitCode();
 }
 
 int Commands::move() {
@@ -101,10 +110,7 @@ int Commands::move() {
   if (!cluster) return failed(cluster.error(), "the cluster");
   const Outcome<std::vector<PlanStep>> steps = stepsOfMove(*cluster);
   if (!steps) return tools::fail(kProgram, steps.error());
-  if (steps->empty()) {
-    say("nothing to do: all of it is there\n");
-    return tools::kExitOk;
-  }
+  if (steps->empty() && !flags_.json) say("nothing to do: nothing of it is elsewhere\n");
   return carryOut(*steps);
 }
 
@@ -150,6 +156,10 @@ int Commands::split() {
     if (!tablet) return tools::fail(kProgram, tablet.error());
     table = tablet->table;
     at = middleOf(tablet->range);
+    if (tablet->range.first == tablet->range.last) {
+      return tools::fail(kProgram, {Status::BadRequest, "tablet " + std::to_string(flags_.tablet) +
+                                                            " has one key hash, and cannot be cut"});
+    }
   } else {
     const client::TableMap* const known = findTable(*cluster, flags_.table);
     if (known == nullptr) return failed(Status::NoSuchTable, "table '" + flags_.table + "'");
@@ -176,40 +186,52 @@ int Commands::split() {
   return tools::kExitOk;
 }
 
+// Empties the server, and looks whether that is so: tablets may have come meanwhile.
 int Commands::drain() {
-  const Outcome<PlanInput> input = gatherInput(session_, 0, flags_.timeout_ms);
-  if (!input) return tools::fail(kProgram, input.error());
-  const Outcome<ServerId> server = findServer(input->cluster, flags_.server);
-  if (!server) return tools::fail(kProgram, server.error());
-  const std::string name = nameOf(input->cluster, *server);
-  if (std::ranges::find(input->silent, *server) != input->silent.end()) {
-    return failedAs(kExitNotNow, {Status::RetryLater, name + " does not answer; try again when it does"});
+  Mover mover(session_, moverSettings(), interrupted_);
+  if (const int code = awaitOthers(mover); code != tools::kExitOk) return end(mover, code);
+  for (int round = 0;; ++round) {
+    const Outcome<PlanInput> input = gatherInput(session_, 0, flags_.timeout_ms, interrupted_);
+    if (!input) return end(mover, tools::fail(kProgram, input.error()));
+    const Outcome<ServerId> server = findServer(input->cluster, flags_.server);
+    if (!server) return end(mover, tools::fail(kProgram, server.error()));
+    const std::string name = nameOf(input->cluster, *server);
+    const size_t tablets = tabletsAt(input->cluster, *server);
+    if (tablets == 0) {
+      tell(name + " has no tablets" +
+           (round == 0 ? "; nothing to do\n" : " any more; 'rcmigrate rebalance' brings some back\n"));
+      return end(mover, tools::kExitOk);
+    }
+    if (const int code = mayPlan(*input); code != tools::kExitOk) return end(mover, code);
+    if (std::ranges::find(input->silent, *server) != input->silent.end()) {
+      return end(mover, failedAs(kExitNotNow, {Status::RetryLater, name + " does not say what it has; try again"}));
+    }
+    const Plan plan = rcmigrate::drain(input->servers, input->tablets, *server);
+    if (plan.bytes_without_room != 0) {
+      return end(mover,
+                 failedAs(kExitNoRoom, {Status::NoSpace, "the other servers have no room for " +
+                                                             formatBytes(plan.bytes_without_room) + " of what " + name +
+                                                             " has, without being filled above 85 %; add a server, or "
+                                                             "remove objects"}));
+    }
+    if (plan.steps.empty() || round == kRoundsMax) {
+      return end(mover,
+                 failedAs(kExitNotNow, {Status::RetryLater, name + " still has " + std::to_string(tablets) +
+                                                                " tablets, which cannot be moved now; try again"}));
+    }
+    tell(textOf(*input, plan, Measure::Bytes));
+    mover.run(plan.steps);
+    if (mover.hasFailed() || interrupted_ != 0 || flags_.no_wait) return end(mover, tools::kExitOk);
   }
-  const Plan plan = rcmigrate::drain(input->servers, input->tablets, *server);
-  if (plan.bytes_without_room != 0) {
-    return failedAs(
-        kExitNoRoom,
-        {Status::NoSpace, "the other servers have no room for " + formatBytes(plan.bytes_without_room) + " of what " +
-                              name + " has, without being filled above 85 %; add a server, or remove objects"});
-  }
-  if (plan.steps.empty()) {
-    say("nothing to do: " + name + " has no tablets\n");
-    return tools::kExitOk;
-  }
-  if (!flags_.json) say(textOf(*input, plan, Measure::Bytes));
-  const int code = carryOut(plan.steps);
-  if (!flags_.json && code == tools::kExitOk && !flags_.no_wait) {
-    say(name + " has no tablets any more; 'rcmigrate rebalance' brings some back\n");
-  }
-  return code;
 }
 
 int Commands::plan() {
-  const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms);
+  const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms, interrupted_);
   if (!input) return tools::fail(kProgram, input.error());
   const Measure measure = measureOf(flags_.by).value_or(Measure::Bytes);
-  const Plan plan = level(input->servers, input->tablets, measure);
-  say(flags_.json ? jsonOf(*input, plan, measure) : textOf(*input, plan, measure));
+  const Plan plan = level(input->servers, input->tablets, measure, input->seconds);
+  say(flags_.json ? jsonOf(*input, plan, measure).dump(2, tools::Json::BadUtf8::Replace) + "\n"
+                  : textOf(*input, plan, measure));
   return tools::kExitOk;
 }
 
@@ -218,32 +240,74 @@ int Commands::plan() {
 int Commands::rebalance() {
   const Measure measure = measureOf(flags_.by).value_or(Measure::Bytes);
   Mover mover(session_, moverSettings(), interrupted_);
-  int code = tools::kExitOk;
-  for (int round = 0; round < kRoundsMax && code == tools::kExitOk && interrupted_ == 0; ++round) {
-    const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms);
-    if (!input) return tools::fail(kProgram, input.error());
-    const Plan plan = level(input->servers, input->tablets, measure);
-    const bool is_first = round == 0;
-    if (!flags_.json && (is_first || !plan.steps.empty())) say(textOf(*input, plan, measure));
-    if (flags_.json && is_first && plan.steps.empty()) say(jsonOf(*input, plan, measure));
-    if (plan.steps.empty() && is_first) return tools::kExitOk;
-    if (plan.steps.empty()) break;
+  if (const int code = awaitOthers(mover); code != tools::kExitOk) return end(mover, code);
+  for (int round = 0;; ++round) {
+    const Outcome<PlanInput> input = gatherInput(session_, sampleMs(), flags_.timeout_ms, interrupted_);
+    if (!input) return end(mover, tools::fail(kProgram, input.error()));
+    if (const int code = mayPlan(*input); code != tools::kExitOk) return end(mover, code);
+    const Plan plan = level(input->servers, input->tablets, measure, input->seconds);
+    if (round == 0) first_plan_ = jsonOf(*input, plan, measure);
+    if (round == 0 || !plan.steps.empty()) tell(textOf(*input, plan, measure));
+    if (plan.steps.empty() || interrupted_ != 0) return end(mover, tools::kExitOk);
+    if (round == kRoundsMax) {
+      return end(mover, failedAs(tools::kExitPartial, {Status::RetryLater, "not level yet; give the command again"}));
+    }
     if (!flags_.yes && isatty(STDIN_FILENO) == 0) {
       return tools::fail(kProgram, {Status::BadConfig, "nobody can be asked whether to do that; give --yes"});
     }
-    if (!flags_.yes && !isAgreed(movesIn(plan.steps))) {
-      say(is_first ? "nothing was done\n" : "nothing more was done\n");
-      break;
+    if (!flags_.yes && !isAgreed(textOf(*input, plan, measure), movesIn(plan.steps))) {
+      std::cerr << (round == 0 ? "nothing was done\n" : "nothing more was done\n");
+      return end(mover, kExitCancelled);
     }
-    code = mover.run(plan.steps);
+    mover.run(plan.steps);
     // Where the load will be is not known before the tablets are there.
-    if (flags_.no_wait) break;
+    if (mover.hasFailed() || interrupted_ != 0 || flags_.no_wait) return end(mover, tools::kExitOk);
   }
-  if (flags_.json) say(mover.asJson());
-  return code;
 }
 
-bool Commands::isAgreed(size_t moves) const {
+// Moves under way are at neither server: they have to end before anything is planned.
+int Commands::awaitOthers(Mover& mover) {
+  const auto moves = session_.await(coordinator().listMigrations(deadlineNs()));
+  if (!moves) return failed(moves.error(), "the moves");
+  std::vector<MigrationRecord> running;
+  std::ranges::copy_if(*moves, std::back_inserter(running), isRunning);
+  if (running.empty()) return tools::kExitOk;
+  const std::string what =
+      std::to_string(running.size()) + (running.size() == 1 ? " move is" : " moves are") + " under way";
+  if (flags_.no_wait) {
+    return failedAs(kExitNotNow,
+                    {Status::RetryLater, what + "; wait with 'rcmigrate status --watch', or without --no-wait"});
+  }
+  if (!flags_.quiet) std::cerr << what << " already; waiting for the end\n";
+  mover.follow(running);
+  return interrupted_ != 0 ? static_cast<int>(tools::kExitPartial) : static_cast<int>(tools::kExitOk);
+}
+
+int Commands::mayPlan(const PlanInput& input) {
+  if (input.tablets_away == 0) return tools::kExitOk;
+  return failedAs(kExitNotNow, {Status::RetryLater, std::to_string(input.tablets_away) +
+                                                        " tablets of dead servers are not back yet; 'ramcore status' "
+                                                        "shows how far their recovery is. Try again afterwards"});
+}
+
+// Ends the command with its report. @param code  0: that of the moves
+int Commands::end(const Mover& mover, int code) {
+  if (flags_.json) {
+    tools::Json report = mover.report();
+    if (first_plan_) report["plan"] = *first_plan_;
+    say(report.dump(2, tools::Json::BadUtf8::Replace) + "\n");
+  }
+  const int of_moves = mover.exitCode();
+  if (code == tools::kExitOk) return of_moves;
+  return mover.hasDone() && code == tools::kExitFailed ? static_cast<int>(tools::kExitPartial) : code;
+}
+
+void Commands::tell(const std::string& text) const {
+  if (!flags_.json) say(text);
+}
+
+bool Commands::isAgreed(const std::string& plan, size_t moves) const {
+  if (flags_.json) std::cerr << plan;
   std::cerr << "carry out " << moves << (moves == 1 ? " move" : " moves") << "? [y/N] " << std::flush;
   std::string answer;
   std::getline(std::cin, answer);
@@ -253,23 +317,47 @@ bool Commands::isAgreed(size_t moves) const {
 // ---- moves under way
 
 int Commands::status() {
-  if (flags_.migration != 0) return statusOfOne();
   CallHistory calls;
   size_t looks = 0;
+  std::set<uint64_t> told;  // moves that are over
   while (true) {
-    const auto moves = session_.await(coordinator().listMigrations(deadlineNs()));
+    auto moves = session_.await(coordinator().listMigrations(deadlineNs()));
     if (!moves) return failed(moves.error(), "the moves");
     const Result<client::ClusterStatus> cluster = clusterStatus();
     if (!cluster) return failed(cluster.error(), "the cluster");
+    if (flags_.migration != 0) {
+      std::erase_if(*moves, [this](const MigrationRecord& move) { return move.migration != flags_.migration; });
+      if (moves->empty()) return unknownMove();
+    }
+    const bool goes_on = std::ranges::any_of(*moves, isRunning);
+    const int outcome = flags_.migration != 0 && flags_.watch ? codeOf(moves->front()) : tools::kExitOk;
+    std::erase_if(*moves,
+                  [&](const MigrationRecord& move) { return !isRunning(move) && !told.insert(move.migration).second; });
     if (flags_.watch && lookAtCalls(calls)) ++looks;
     // From the second look on it is known what was between two of them.
     const CallHistory* const known = looks > 1 ? &calls : nullptr;
     say(flags_.json ? movesJson(*moves, *cluster, known) : movesText(*moves, *cluster, known));
-    const bool goes_on = std::ranges::any_of(*moves, isRunning);
-    if (!flags_.watch || !goes_on || interrupted_ != 0) return tools::kExitOk;
-    session_.await(pause(session_.dispatch(), kWatchNs));
-    if (interrupted_ != 0) return tools::kExitOk;
+    if (!flags_.watch || !goes_on) return outcome;
+    if (interrupted_ == 0) session_.await(pause(session_.dispatch(), kWatchNs));
+    if (interrupted_ != 0) return tools::kExitPartial;
     if (!flags_.json) say("\n");
+  }
+}
+
+int Commands::unknownMove() {
+  return tools::fail(kProgram, {Status::NotFound, "migration " + std::to_string(flags_.migration) +
+                                                      " is not known; 'rcmigrate status' shows the moves"});
+}
+
+// What has become of a move.
+int Commands::codeOf(const MigrationRecord& move) {
+  switch (move.state) {
+    case MigrationStatus::State::Cancelled:
+      return kExitCancelled;
+    case MigrationStatus::State::Failed:
+      return move.lacks_room ? static_cast<int>(kExitNoRoom) : static_cast<int>(tools::kExitFailed);
+    default:
+      return tools::kExitOk;
   }
 }
 
@@ -287,7 +375,9 @@ std::string Commands::movesJson(const std::vector<MigrationRecord>& moves, const
     tools::Json entry = {{"migration", move.migration},
                          {"tablet", move.tablet.value},
                          {"from", nameOf(cluster, move.source)},
+                         {"from_id", tools::formatServer(move.source)},
                          {"to", nameOf(cluster, move.destination)},
+                         {"to_id", tools::formatServer(move.destination)},
                          {"rate_max", move.rate_max}};
     entry.update(jsonOf(move));
     list.append(std::move(entry));
@@ -304,12 +394,13 @@ std::string Commands::movesJson(const std::vector<MigrationRecord>& moves, const
     }
     out["calls"] = servers;
   }
-  return out.dump(2) + "\n";
+  // Each of several looks is one line.
+  return out.dump(flags_.watch ? -1 : 2) + "\n";
 }
 
 std::string Commands::movesText(const std::vector<MigrationRecord>& moves, const client::ClusterStatus& cluster,
                                 const CallHistory* calls) const {
-  if (moves.empty()) return "no move is under way, and none was lately\n";
+  if (moves.empty() && calls == nullptr) return "no move is under way, and none was lately\n";
   std::string out;
   for (const MigrationRecord& move : moves) {
     char line[320];
@@ -320,7 +411,9 @@ std::string Commands::movesText(const std::vector<MigrationRecord>& moves, const
                   move.fraction * 100, move.objects, formatBytes(move.bytes).c_str());
     out += line;
     if (move.rate_max != 0) out += ", " + formatBytes(move.rate_max) + "/s at the most";
-    if (!move.reason.empty()) out += (isRunning(move) ? ", waits for " : ", ") + move.reason;
+    if (isRunning(move) && move.age_ns >= 0)
+      out += ", for " + std::to_string(move.age_ns / runtime::kNanosPerSecond) + " s";
+    if (!move.reason.empty()) out += ": " + move.reason;
     out += "\n";
   }
   if (calls == nullptr) return out;
@@ -330,38 +423,13 @@ std::string Commands::movesText(const std::vector<MigrationRecord>& moves, const
   return out;
 }
 
-int Commands::statusOfOne() {
-  const std::string what = "migration " + std::to_string(flags_.migration);
-  while (true) {
-    const Result<MigrationStatus> now = session_.await(coordinator().migrationStatus(flags_.migration, deadlineNs()));
-    if (!now && now.error() == Status::NotFound) {
-      return tools::fail(kProgram, {Status::NotFound, what + " is not known; 'rcmigrate status' shows the moves"});
-    }
-    if (!now) return failed(now.error(), what);
-    if (flags_.json) {
-      tools::Json out = {{"migration", flags_.migration}};
-      out.update(jsonOf(*now));
-      say(out.dump(2) + "\n");
-    } else {
-      std::printf("%s: %s%s%s, %.0f %%, %" PRIu64 " objects, %s%s%s\n", what.c_str(), nameOf(now->state).c_str(),
-                  now->step.empty() ? "" : ", ", now->step.c_str(), now->fraction * 100, now->objects,
-                  formatBytes(now->bytes).c_str(), now->reason.empty() ? "" : ", ", now->reason.c_str());
-      std::fflush(stdout);
-    }
-    if (!flags_.watch || now->state != MigrationStatus::State::Running || interrupted_ != 0) return tools::kExitOk;
-    session_.await(pause(session_.dispatch(), kWatchNs));
-  }
-}
-
 int Commands::rate() {
   const std::string what = "migration " + std::to_string(flags_.migration);
   const Status status = session_.await(coordinator().setMigrationRate(flags_.migration, flags_.rate_max, deadlineNs()));
   if (status == Status::BadRequest) {
     return tools::fail(kProgram, {status, what + " is over; 'rcmigrate status' shows the moves under way"});
   }
-  if (status == Status::NotFound) {
-    return tools::fail(kProgram, {status, what + " is not known; 'rcmigrate status' shows the moves"});
-  }
+  if (status == Status::NotFound) return unknownMove();
   if (status != Status::Ok) return failed(status, what);
   say(what + ": " + formatBytes(flags_.rate_max) + "/s at the most\n");
   return tools::kExitOk;
@@ -370,23 +438,31 @@ int Commands::rate() {
 int Commands::cancel() {
   const std::string what = "migration " + std::to_string(flags_.migration);
   const Status status = session_.await(coordinator().cancelMigration(flags_.migration, deadlineNs()));
+  if (status == Status::NotFound) return unknownMove();
+  if (status == Status::Ok) {
+    say(what + ": cancelled\n");
+    return tools::kExitOk;
+  }
+  const auto now = session_.await(coordinator().migrationStatus(flags_.migration, deadlineNs()));
+  if (!now) return failed(status, what);
+  const std::string why = now->reason.empty() ? "" : " (" + now->reason + ")";
+  if (status == Status::BadRequest && now->state == MigrationStatus::State::Failed) {
+    return tools::fail(kProgram, {status, what + ": it has failed" + why + "; the tablet is where it was"});
+  }
   if (status == Status::BadRequest) {
     return tools::fail(kProgram,
                        {status, what + ": too late, everything has been moved; 'rcmigrate move' moves it back"});
   }
   if (status == Status::NoSpace) {
-    return failedAs(kExitNoRoom,
-                    {status, what +
-                                 ": the server that the tablet comes from has no room for what was changed since; "
-                                 "the move goes on. Remove objects there, or let it end; 'rcmigrate status " +
-                                 std::to_string(flags_.migration) + "' has the numbers"});
+    return failedAs(kExitNoRoom, {status, what +
+                                              ": the server that the tablet comes from has no room for what was "
+                                              "changed since" +
+                                              why +
+                                              "; the move goes on. Remove objects there, or "
+                                              "let it end"});
   }
-  if (status == Status::NotFound) {
-    return tools::fail(kProgram, {status, what + " is not known; 'rcmigrate status' shows the moves"});
-  }
-  if (status != Status::Ok) return failed(status, what);
-  say(what + ": cancelled\n");
-  return tools::kExitOk;
+  return failedAs(kExitNotNow, {status, what + ": it cannot be given up or taken back now, and is " + now->step + why +
+                                            "; try again"});
 }
 
 }  // namespace ramcore::rcmigrate

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,13 @@ class Commands {
   MoverSettings moverSettings() const;
   int carryOut(const std::vector<PlanStep>& steps);
   uint32_t sampleMs() const { return flags_.by == "load" ? flags_.sample_ms : 0; }
-  bool isAgreed(size_t moves) const;
-  int statusOfOne();
+  bool isAgreed(const std::string& plan, size_t moves) const;
+  int awaitOthers(Mover& mover);
+  int mayPlan(const PlanInput& input);
+  int end(const Mover& mover, int code);
+  void tell(const std::string& text) const;
+  int unknownMove();
+  static int codeOf(const client::MigrationRecord& move);
   bool lookAtCalls(CallHistory& calls);
   std::string movesText(const std::vector<client::MigrationRecord>& moves, const client::ClusterStatus& cluster,
                         const CallHistory* calls) const;
@@ -52,6 +58,7 @@ class Commands {
   const Flags& flags_;
   tools::ClusterSession& session_;
   const volatile sig_atomic_t& interrupted_;
+  std::optional<tools::Json> first_plan_;
 };
 
 }  // namespace ramcore::rcmigrate

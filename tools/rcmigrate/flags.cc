@@ -1,6 +1,7 @@
 #include "tools/rcmigrate/flags.h"
 
 #include <string>
+#include <utility>
 
 #include "tools/support/process.h"
 
@@ -33,7 +34,11 @@ void declareMove(tools::Command& move, Flags& flags) {
   move.addOption("--table", flags.table, "Move a table, or a part of it, and no single tablets").typeName("TABLE");
   move.addOption("--range", flags.range, "Only these key hashes of the table, as 0x0-0x7fff...").typeName("FIRST-LAST");
   move.addOption("--from", flags.from, "Only what is at this server").typeName("SERVER");
-  move.addOption("--fraction", flags.fraction, "Only this share, above 0 and at most 1").showDefault();
+  move.addOption(
+          "--fraction", flags.fraction,
+          "By key hashes, above 0 and at most 1: how much is to be at --to in the end; with --from, the share of what "
+          "is there now")
+      .showDefault();
   declareRunning(move, flags);
 }
 
@@ -78,9 +83,12 @@ Parsed declare(tools::Command& app, Flags& flags) {
   parsed.rebalance.addFlag("--yes", flags.yes, "Do not ask");
   declareRunning(parsed.rebalance, flags);
 
-  parsed.status.addOption("MIGRATION", flags.migration, "Only the move with this number").check(tools::wholeNumber());
-  parsed.status.addFlag("--watch", flags.watch, "Show it again every second, until no move is under way");
-  parsed.status.addFlag("--json", flags.json, "Print JSON");
+  parsed.status.addOption("MIGRATION", flags.migration, "Only the move with this number").positive();
+  parsed.status.addFlag(
+      "--watch", flags.watch,
+      "Show it again every second, until no move is under way; of one move the exit code says how it has "
+      "ended");
+  parsed.status.addFlag("--json", flags.json, "Print JSON; with --watch one line each time");
 
   parsed.rate.addOption("MIGRATION", flags.migration, "Number of the move, as 'status' shows it")
       .required()
@@ -105,6 +113,12 @@ std::optional<std::string> mistakeIn(const Parsed& parsed, const Flags& flags) {
     return "a rate of 0 would never end; give bytes a second, as 50MiB, or 'cancel' the move";
   }
   if (!parsed.move.isGiven()) return std::nullopt;
+  // An empty variable of a script must not mean everything.
+  for (const auto& [name, value] : {std::pair("--table", &flags.table), std::pair("--range", &flags.range),
+                                    std::pair("--from", &flags.from), std::pair("--to", &flags.server)}) {
+    if (parsed.move.isGiven(name) && value->empty())
+      return std::string(name) + " has no value; give one, or leave it out";
+  }
   const bool has_part =
       parsed.move.isGiven("--range") || parsed.move.isGiven("--from") || parsed.move.isGiven("--fraction");
   if (flags.tablets.empty() == flags.table.empty()) {

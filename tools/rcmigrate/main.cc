@@ -43,7 +43,9 @@ int runCommand(int argc, char** argv) {
   if (!access) return tools::fail(kProgram, access.error());
   struct sigaction action{};
   action.sa_handler = onSignal;
-  sigaction(SIGINT, &action, nullptr);
+  // A second signal ends the process at once. What it has begun goes on.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 
   runtime::SystemClock clock;
   runtime::SystemEntropy entropy;

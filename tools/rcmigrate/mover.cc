@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include "base/id_text.h"
@@ -20,14 +19,19 @@ namespace {
 
 using client::MigrationStatus;
 using tools::formatBytes;
+using tools::Json;
 
 // For one step, while the coordinator is there and does not say whether it has begun.
 constexpr int kAttemptsMax = 6;
 constexpr int64_t kLookNs = 50 * runtime::kNanosPerMilli;
 // Between two looks at the calls of clients, and two lines about how far the moves are.
 constexpr int64_t kProgressNs = runtime::kNanosPerSecond;
+// The same where there is no terminal, once it takes longer.
+constexpr int64_t kLaterProgressNs = 10 * runtime::kNanosPerSecond;
 // The calls of so long a time are what was before the moves.
 constexpr int64_t kBeforeNs = runtime::kNanosPerSecond / 2;
+// For how long a coordinator that does not answer is asked how far the moves are.
+constexpr int64_t kSilenceNs = 60 * runtime::kNanosPerSecond;
 
 bool overlaps(const PlanStep& a, const PlanStep& b) {
   return a.table == b.table && a.range.first <= b.range.last && b.range.first <= a.range.last;
@@ -47,31 +51,54 @@ std::string progressText(const MigrationStatus& now, double seconds) {
   return text;
 }
 
-int Mover::run(const std::vector<PlanStep>& steps) {
+void Mover::run(const std::vector<PlanStep>& steps) {
   steps_count_ += static_cast<size_t>(std::ranges::count(steps, PlanStep::Kind::Move, &PlanStep::kind));
   if (tellsOfCalls() && !calls_.hasBegun()) lookBefore();
   size_t next = 0;
   while (next < steps.size() || !under_way_.empty()) {
-    while (next < steps.size() && under_way_.size() < settings_.parallel && interrupted_ == 0) {
+    while (next < steps.size() && under_way_.size() < settings_.parallel && interrupted_ == 0 && !is_cut_off_) {
       if (isBusy(steps[next])) break;
       begin(steps[next++]);
     }
+    const bool begins_no_more = interrupted_ != 0 || is_cut_off_;
     if (under_way_.empty()) {
-      if (interrupted_ != 0) break;
+      if (begins_no_more) break;
       continue;
     }
-    if (!look() || interrupted_ != 0) break;
+    look();
+    if (interrupted_ != 0 || (silent_since_ != 0 && session_.nowNs() - silent_since_ >= kSilenceNs)) break;
     showProgress();
     if (!under_way_.empty()) session_.await(pause(session_.dispatch(), kLookNs));
   }
   progress_.clear();
   if (tellsOfCalls()) lookAtCalls();
+  sayWhatGoesOn();
+}
+
+void Mover::follow(const std::vector<client::MigrationRecord>& moves) {
+  for (const client::MigrationRecord& record : moves) {
+    Move move{.migration = record.migration, .step = {}, .begun_ns = session_.nowNs(), .now = record};
+    move.step = {.table = {}, .range = {}, .from = record.source, .to = record.destination};
+    move.from_name = tools::formatServer(record.source);
+    move.to_name = tools::formatServer(record.destination);
+    move.what = "tablet " + std::to_string(record.tablet.value) + " to server " + move.to_name;
+    under_way_.push_back(std::move(move));
+  }
+  steps_count_ += moves.size();
+  run({});
+}
+
+void Mover::sayWhatGoesOn() {
   for (const Move& move : under_way_) {
     const std::string number = std::to_string(move.migration);
     std::cerr << move.what << ": migration " << number << " goes on; 'rcmigrate cancel " << number
               << "' gives it up, or takes it back\n";
   }
-  return exitCode();
+  const size_t begun = done_ + failed_ + under_way_.size();
+  if (begun < steps_count_) {
+    std::cerr << steps_count_ - begun << " of " << steps_count_
+              << " moves were not begun; give the command again to go on\n";
+  }
 }
 
 // A split, or a move of the same tablet to the same server, that was begun before is not begun again.
@@ -88,60 +115,68 @@ bool Mover::isBusy(const PlanStep& step) const {
   return std::ranges::any_of(under_way_, [&](const Move& move) { return overlaps(move.step, step); });
 }
 
-void Mover::begin(const PlanStep& step) {
-  if (step.kind == PlanStep::Kind::Split) return beginSplit(step);
-  const Result<client::ClusterStatus> cluster = session_.await(coordinator().clusterStatus(deadlineNs()));
-  if (!cluster) return failAnswer(cluster.error(), "the cluster");
-  const auto table = std::ranges::find(cluster->tables, step.table, &client::TableMap::table);
-  if (table == cluster->tables.end()) return failDropped(step.table);
-  const auto tablet = std::ranges::find(table->tablets, step.range, &client::TabletInfo::range);
-  if (tablet != table->tablets.end()) return beginMove(step, *cluster, *tablet);
-  fail(tools::kExitFailed, {Status::NotFound, "there is no tablet from " + textOf(step.range) + " of table '" +
-                                                  table->name + "' any more; somebody has changed it, so begin again"});
-}
+// ---- beginning
 
-// What was to be done with a table is told once.
-void Mover::failDropped(TableId table) {
-  if (!dropped_.insert(table).second) {
-    ++failed_;
+void Mover::begin(const PlanStep& step) {
+  // What should have become of a cut is not there if the cut has failed.
+  const auto is_cut = [&](const Failed& one) {
+    return one.step.kind == PlanStep::Kind::Split && overlaps(one.step, step);
+  };
+  if (std::ranges::any_of(failed_steps_, is_cut)) {
+    if (step.kind == PlanStep::Kind::Move) failed_steps_.push_back({step, "the tablet was not cut"});
+    if (step.kind == PlanStep::Kind::Move) ++failed_;
     return;
   }
-  fail(tools::kExitFailed, {Status::NoSuchTable, "table " + std::to_string(table.value) +
-                                                     " has been dropped meanwhile; what was planned for other tables "
-                                                     "goes on"});
+  if (step.kind == PlanStep::Kind::Split) return beginSplit(step);
+  const Result<client::ClusterStatus> cluster = session_.await(coordinator().clusterStatus(deadlineNs()));
+  if (!cluster) {
+    is_cut_off_ = true;
+    return failStep(step, tools::kExitFailed, tools::explain(cluster.error(), "the cluster", coordinator()));
+  }
+  for (const client::TableMap& table : cluster->tables) table_names_[table.table] = table.name;
+  const auto table = std::ranges::find(cluster->tables, step.table, &client::TableMap::table);
+  if (table == cluster->tables.end()) return failDropped(step);
+  const auto tablet = std::ranges::find(table->tablets, step.range, &client::TabletInfo::range);
+  if (tablet != table->tablets.end()) return beginMove(step, *cluster, *tablet);
+  failStep(step, tools::kExitFailed,
+           {Status::NotFound, "there is no tablet from " + textOf(step.range) + " of table '" + table->name +
+                                  "' any more; somebody has changed it, so begin again"});
 }
 
 void Mover::beginSplit(const PlanStep& step) {
   const auto halves = untilKnown([&] { return coordinator().splitTable(step.table, step.at, deadlineNs()); });
   // BadRequest: a tablet begins there already.
   if (halves || halves.error() == Status::BadRequest) return;
-  if (halves.error() == Status::NoSuchTable) return failDropped(step.table);
+  const std::string what = "the tablet from " + textOf(step.range);
+  if (halves.error() == Status::NoSuchTable) return failDropped(step);
   if (halves.error() == Status::RetryLater) {
-    return fail(kExitNotNow, {Status::RetryLater, "the tablet from " + textOf(step.range) +
-                                                      " cannot be split now: it is in transition; try again"});
+    return failStep(step, kExitNotNow,
+                    {Status::RetryLater, what + " cannot be split now: it is in transition; try again"});
   }
-  failAnswer(halves.error(), "splitting the tablet from " + textOf(step.range));
+  failStep(step, tools::kExitFailed, tools::explain(halves.error(), "splitting " + what, coordinator()));
 }
 
 void Mover::beginMove(const PlanStep& step, const client::ClusterStatus& cluster, const client::TabletInfo& tablet) {
   const std::string what = "tablet " + std::to_string(tablet.id.value) + " to " + nameOf(cluster, step.to);
-  if (tablet.owner == step.to) {
-    if (!settings_.json) say(what + ": it is there already\n");
-    ++done_;
-    return;
-  }
+  if (tablet.owner == step.to && !tablet.is_moving) return noteThere(what);
   const Result<uint64_t> migration =
       untilKnown([&] { return coordinator().moveTablet(tablet.id, step.to, deadlineNs(), settings_.rate_max); });
+  // BadRequest: it has come there meanwhile.
+  if (!migration && migration.error() == Status::BadRequest) return noteThere(what);
   if (!migration && migration.error() == Status::RetryLater) {
-    return fail(kExitNotNow, {Status::RetryLater, what + ": not now, the tablet is already moving or being split, or "
-                                                         "one of the servers does not answer; try again"});
+    is_cut_off_ = !settings_.waits;  // the others would have to wait as long
+    return failStep(step, kExitNotNow,
+                    {Status::RetryLater, what + ": not now, the tablet is already moving or being split, one of the "
+                                                "servers does not answer, or 256 moves are under way; try again"});
   }
   if (!migration && migration.error() == Status::NotFound) {
-    return fail(tools::kExitFailed,
-                {Status::NotFound, what + ": the tablet or the server is gone; 'rcmigrate list' shows "
-                                          "the tablets and 'ramcore status' the servers that exist"});
+    return failStep(step, tools::kExitFailed,
+                    {Status::NotFound, what + ": the tablet or the server is gone; 'rcmigrate list' shows the tablets "
+                                              "and 'ramcore status' the servers that exist"});
   }
-  if (!migration) return failAnswer(migration.error(), "moving " + what);
+  if (!migration) {
+    return failStep(step, tools::kExitFailed, tools::explain(migration.error(), "moving " + what, coordinator()));
+  }
   Move move{.migration = *migration,
             .step = step,
             .what = what,
@@ -149,50 +184,89 @@ void Mover::beginMove(const PlanStep& step, const client::ClusterStatus& cluster
             .to_name = nameOf(cluster, step.to),
             .begun_ns = session_.nowNs(),
             .now = {}};
+  move.now.migration = *migration;
+  move.now.tablet = tablet.id;
+  move.now.source = tablet.owner;
+  move.now.destination = step.to;
+  move.now.rate_max = settings_.rate_max;
   if (settings_.waits) {
     under_way_.push_back(std::move(move));
     return;
   }
   ++done_;
   if (!settings_.json) say(what + ": migration " + std::to_string(*migration) + " has begun\n");
-  move.now.state = MigrationStatus::State::Running;
+  move.outcome = "begun";
   over_.push_back(std::move(move));
 }
 
-// False: the coordinator does not answer.
-bool Mover::look() {
+void Mover::noteThere(const std::string& what) {
+  if (!settings_.json) say(what + ": it is there already\n");
+  ++done_;
+}
+
+// ---- how it goes
+
+void Mover::look() {
   const auto moves = session_.await(coordinator().listMigrations(deadlineNs()));
-  if (!moves) {
-    failAnswer(moves.error(), "the moves");
-    return false;
-  }
+  if (!moves) return noteSilence(moves.error());
+  silent_since_ = 0;
   std::vector<Move> left;
   for (Move& move : under_way_) {
     const auto found = std::ranges::find(*moves, move.migration, &client::MigrationRecord::migration);
     if (found == moves->end()) {
-      fail(tools::kExitFailed, {Status::NotFound, move.what + ": the coordinator does not know of its end any more; "
-                                                              "'rcmigrate list' shows where the tablet is"});
+      noteForgotten(move);
       continue;
     }
     move.now = *found;
     if (move.now.state == MigrationStatus::State::Running) {
+      keepRate(move);
       left.push_back(std::move(move));
     } else {
       finish(move);
     }
   }
   under_way_ = std::move(left);
-  return true;
 }
 
-void Mover::finish(const Move& move) {
+// The moves go on without it.
+void Mover::noteSilence(Status status) {
+  if (silent_since_ != 0) return;
+  silent_since_ = session_.nowNs();
+  progress_.clear();
+  const Failure why = tools::explain(status, "the moves", coordinator());
+  std::cerr << "the coordinator does not say how far the moves are, which go on: " << why.message << "\n";
+}
+
+// The coordinator remembers the last moves that have ended. Where the tablet is says how this one has.
+void Mover::noteForgotten(Move& move) {
+  const Result<client::ClusterStatus> cluster = session_.await(coordinator().clusterStatus(deadlineNs()));
+  const auto tablet = cluster ? findTablet(*cluster, move.now.tablet.value) : Outcome<client::TabletInfo>(Failure());
+  if (tablet && tablet->owner == move.step.to && !tablet->is_moving) {
+    move.now.state = MigrationStatus::State::Done;
+    return finish(move);
+  }
+  move.outcome = "unknown";
   over_.push_back(move);
+  fail(tools::kExitFailed, {Status::NotFound, move.what + ": the coordinator does not know of its end any more; "
+                                                          "'rcmigrate list' shows where the tablet is"});
+}
+
+// The move may have been begun before, with another rate.
+void Mover::keepRate(Move& move) {
+  const bool is_ours = settings_.rate_max == 0 || move.now.rate_max == settings_.rate_max || move.what.empty();
+  if (is_ours || move.now.step == "arrived") return;
+  static_cast<void>(session_.await(coordinator().setMigrationRate(move.migration, settings_.rate_max, deadlineNs())));
+}
+
+void Mover::finish(Move& move) {
   const double seconds = static_cast<double>(session_.nowNs() - move.begun_ns) * 1e-9;
   const std::string where = "); 'rcmigrate list' shows where the tablet is";
+  move.outcome = nameOf(move.now.state);
+  over_.push_back(move);
+  progress_.clear();
   switch (move.now.state) {
     case MigrationStatus::State::Done:
       ++done_;
-      progress_.clear();
       if (!settings_.json) say(move.what + ": " + progressText(move.now, seconds) + "\n");
       return;
     case MigrationStatus::State::Cancelled:
@@ -203,12 +277,11 @@ void Mover::finish(const Move& move) {
   }
 }
 
-// ---- how it goes
-
-// Calls are only told of: if nobody answers, the moves go on.
+// Calls are only told of: if nobody answers soon, the moves go on.
 void Mover::lookAtCalls() {
   looked_ns_ = session_.nowNs();
-  auto loads = session_.await(coordinator().clusterLoads(deadlineNs(), /*only_calls=*/true));
+  const int64_t deadline_ns = std::min(deadlineNs(), looked_ns_ + runtime::kNanosPerSecond);
+  auto loads = session_.await(coordinator().clusterLoads(deadline_ns, /*only_calls=*/true));
   if (!loads) return;
   for (client::ServerCalls& server : loads->calls) calls_.note(server.server, std::move(server.counts));
 }
@@ -222,18 +295,24 @@ void Mover::lookBefore() {
 
 void Mover::showProgress() {
   if (under_way_.empty() || !tellsOfCalls()) return;
-  const bool is_time = session_.nowNs() - looked_ns_ >= kProgressNs;
+  const int64_t now_ns = session_.nowNs();
+  if (first_shown_ns_ == 0) first_shown_ns_ = now_ns;
+  const bool is_time = now_ns - looked_ns_ >= kProgressNs;
   if (is_time) lookAtCalls();
-  if (settings_.quiet || (!is_time && !progress_.isOnTerminal())) return;
-  const Move& first = under_way_.front();
-  std::vector<std::string> lines{progressOf(first)};
-  lines.push_back("  calls at " + first.from_name + ": " + callsAt(first.now.source));
-  lines.push_back("  calls at " + first.to_name + ": " + callsAt(first.now.destination));
-  progress_.show(lines);
+  if (settings_.quiet) return;
+  const bool is_late = now_ns - first_shown_ns_ > kLaterProgressNs;
+  const int64_t every_ns = is_late ? kLaterProgressNs : kProgressNs;
+  if (!progress_.isOnTerminal() && now_ns - std::max(shown_ns_, first_shown_ns_) < every_ns) return;
+  shown_ns_ = now_ns;
+  const auto arrives = std::ranges::find_if(under_way_, [](const Move& one) { return one.now.step == "arriving"; });
+  const Move& move = arrives == under_way_.end() ? under_way_.front() : *arrives;
+  progress_.show({progressOf(move), "  calls at " + move.from_name + ": " + callsAt(move.now.source),
+                  "  calls at " + move.to_name + ": " + callsAt(move.now.destination)});
 }
 
 std::string Mover::progressOf(const Move& move) const {
-  const double seconds = static_cast<double>(session_.nowNs() - move.begun_ns) * 1e-9;
+  const int64_t age_ns = move.now.age_ns >= 0 ? move.now.age_ns : session_.nowNs() - move.begun_ns;
+  const double seconds = static_cast<double>(age_ns) * 1e-9;
   std::string line = move.what + ": " + progressText(move.now, seconds);
   if (move.now.fraction > 0.01 && move.now.fraction < 1) {
     char left[48];
@@ -241,7 +320,7 @@ std::string Mover::progressOf(const Move& move) const {
     line += left;
   }
   line += ", is " + move.now.step;
-  if (!move.now.reason.empty()) line += ", waits for " + move.now.reason;
+  if (!move.now.reason.empty()) line += ": " + move.now.reason;
   if (steps_count_ > 1) {
     line += "; " + std::to_string(done_) + " of " + std::to_string(steps_count_) + " moves done, " +
             std::to_string(under_way_.size()) + " under way";
@@ -253,6 +332,27 @@ std::string Mover::callsAt(ServerId server) const {
   return textOf(calls_.lately(server)) + " (before: " + textOf(calls_.before(server)) + ")";
 }
 
+// ---- failures and the end
+
+void Mover::failStep(const PlanStep& step, int code, const Failure& failure) {
+  failed_steps_.push_back({step, failure.message});
+  if (step.kind == PlanStep::Kind::Move) return fail(code, failure);
+  // The moves of its parts count.
+  fail(code, failure);
+  --failed_;
+}
+
+// What was to be done with a table is told once.
+void Mover::failDropped(const PlanStep& step) {
+  const auto known = table_names_.find(step.table);
+  const std::string name = known == table_names_.end() ? std::to_string(step.table.value) : "'" + known->second + "'";
+  const Failure failure{Status::NoSuchTable, "table " + name + " has been dropped meanwhile; nothing of it is moved"};
+  if (dropped_.insert(step.table).second) return failStep(step, tools::kExitFailed, failure);
+  if (step.kind != PlanStep::Kind::Move) return;
+  failed_steps_.push_back({step, failure.message});
+  ++failed_;
+}
+
 void Mover::fail(int code, const Failure& failure) {
   progress_.clear();
   static_cast<void>(tools::fail(kProgram, failure));
@@ -260,43 +360,64 @@ void Mover::fail(int code, const Failure& failure) {
   if (failure_code_ == 0) failure_code_ = code;
 }
 
-void Mover::failAnswer(Status status, const std::string& what) {
-  fail(tools::kExitFailed, tools::explain(status, what, coordinator()));
-}
-
 int Mover::exitCode() const {
-  const bool is_all_done = failed_ == 0 && done_ == steps_count_;
+  const bool is_all_done = failure_code_ == 0 && done_ == steps_count_;
   if (is_all_done) return tools::kExitOk;
-  // What goes on without this process is neither done nor has it failed.
-  if (failed_ == 0) return tools::kExitPartial;
-  return done_ == 0 ? failure_code_ : static_cast<int>(tools::kExitPartial);
+  // What goes on without this process, or was not begun, is neither done nor has it failed.
+  const bool is_in_part = failure_code_ == 0 || done_ != 0 || !under_way_.empty();
+  return is_in_part ? static_cast<int>(tools::kExitPartial) : failure_code_;
 }
 
-std::string Mover::asJson() const {
-  tools::Json moves = tools::Json::array();
-  for (const Move& move : over_) {
-    moves.append({{"migration", move.migration},
-                  {"tablet", move.now.tablet.value},
-                  {"from", tools::formatServer(move.step.from)},
-                  {"to", tools::formatServer(move.step.to)},
-                  {"state", nameOf(move.now.state)},
-                  {"objects", move.now.objects},
-                  {"bytes", move.now.bytes},
-                  {"reason", move.now.reason}});
+Json Mover::report() const {
+  Json moves = Json::array();
+  for (const Move& move : over_) moves.append(asJson(move));
+  for (const Move& move : under_way_) moves.append(asJson(move));
+  Json failed = Json::array();
+  for (const Failed& one : failed_steps_) {
+    failed.append({{"step", one.step.kind == PlanStep::Kind::Split ? "split" : "move"},
+                   {"first_hash", hexText(one.step.range.first)},
+                   {"last_hash", hexText(one.step.range.last)},
+                   {"reason", one.reason}});
   }
-  return tools::Json{{"moves", moves}, {"calls", callsAsJson()}}.dump(2) + "\n";
+  const size_t begun = done_ + failed_ + under_way_.size();
+  const Json counts = {{"planned", steps_count_},
+                       {"done", done_},
+                       {"failed", failed_},
+                       {"under_way", under_way_.size()},
+                       {"not_begun", steps_count_ - std::min(begun, steps_count_)}};
+  return {{"moves", moves}, {"failed", failed}, {"counts", counts}, {"calls", callsAsJson()}};
+}
+
+Json Mover::asJson(const Move& move) const {
+  return {{"migration", move.migration},
+          {"tablet", move.now.tablet.value},
+          {"from", move.from_name},
+          {"from_id", tools::formatServer(move.step.from)},
+          {"to", move.to_name},
+          {"to_id", tools::formatServer(move.step.to)},
+          {"state", move.outcome.empty() ? "running" : move.outcome},
+          {"objects", move.now.objects},
+          {"bytes", move.now.bytes},
+          {"reason", move.now.reason}};
 }
 
 // How long calls took at the servers that took part.
-tools::Json Mover::callsAsJson() const {
-  const auto asObject = [](const CallTimes& times) -> tools::Json {
+Json Mover::callsAsJson() const {
+  const auto asObject = [](const CallTimes& times) -> Json {
+    if (times.calls == 0) return {{"calls", 0}, {"p50_ns", nullptr}, {"p999_ns", nullptr}};
     return {{"calls", times.calls}, {"p50_ns", times.p50_ns}, {"p999_ns", times.p999_ns}};
   };
-  std::set<ServerId> servers;
-  for (const Move& move : over_) servers.insert({move.step.from, move.step.to});
-  tools::Json list = tools::Json::array();
-  for (const ServerId server : servers) {
-    list.append({{"server", tools::formatServer(server)},
+  std::map<ServerId, std::string> servers;
+  for (const std::vector<Move>* moves : {&over_, &under_way_}) {
+    for (const Move& move : *moves) {
+      servers[move.step.from] = move.from_name;
+      servers[move.step.to] = move.to_name;
+    }
+  }
+  Json list = Json::array();
+  for (const auto& [server, name] : servers) {
+    list.append({{"server", name},
+                 {"server_id", tools::formatServer(server)},
                  {"before", asObject(calls_.before(server))},
                  {"during", asObject(calls_.sinceBegin(server))}});
   }

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,12 +17,12 @@
 namespace ramcore::rcmigrate {
 
 struct MoverSettings {
-  uint64_t rate_max = 0;       ///< bytes a second, of each move; 0: any
+  uint64_t rate_max = 0;       ///< bytes a second, of all moves to a server together; 0: any
   uint32_t parallel = 4;       ///< moves at a time; at least 1
   uint32_t timeout_ms = 5000;  ///< of one question to the coordinator
   bool waits = true;           ///< false: the moves are only begun
   bool quiet = false;          ///< no progress on stderr
-  bool json = false;           ///< what has become of the moves is printed as JSON
+  bool json = false;           ///< what has become of the moves is printed as JSON, and nothing else on stdout
 };
 
 /// Carries out the steps of a plan: has tablets cut and moved, several at a time, and tells how it goes. Moves that
@@ -32,11 +33,17 @@ class Mover {
   Mover(tools::ClusterSession& session, const MoverSettings& settings, const volatile sig_atomic_t& interrupted)
       : session_(session), settings_(settings), interrupted_(interrupted) {}
 
-  /// May be called again, with other steps.
-  /// @return the exit code of the program; what failed was said on stderr
-  int run(const std::vector<PlanStep>& steps);
-  /// What has become of all moves, and how long calls took meanwhile.
-  std::string asJson() const;
+  /// May be called again, with other steps. What fails is said on stderr.
+  void run(const std::vector<PlanStep>& steps);
+  /// Waits for moves that somebody has begun before.
+  void follow(const std::vector<client::MigrationRecord>& moves);
+  /// Whether something failed, or an end was not seen.
+  bool hasFailed() const { return exitCode() != 0; }
+  bool hasDone() const { return done_ != 0; }
+  /// For the program.
+  int exitCode() const;
+  /// "moves": what has become of each; "calls": how long calls took at their servers; "counts".
+  tools::Json report() const;
 
  private:
   struct Move {
@@ -47,40 +54,59 @@ class Mover {
     std::string to_name;
     int64_t begun_ns = 0;
     client::MigrationRecord now;
+    std::string outcome;  ///< "done", "failed", ...; empty: it goes on
+  };
+  struct Failed {
+    PlanStep step;
+    std::string reason;
   };
   client::CoordinatorStub& coordinator() { return session_.client().coordinator(); }
   int64_t deadlineNs() const { return session_.nowNs() + settings_.timeout_ms * runtime::kNanosPerMilli; }
-  bool isBusy(const PlanStep& step) const;
   template <typename Ask>
   auto untilKnown(const Ask& ask);
+  bool isBusy(const PlanStep& step) const;
   void begin(const PlanStep& step);
   void beginSplit(const PlanStep& step);
   void beginMove(const PlanStep& step, const client::ClusterStatus& cluster, const client::TabletInfo& tablet);
-  bool look();
-  void finish(const Move& move);
+  void noteThere(const std::string& what);
+  void sayWhatGoesOn();
+
+  void look();
+  void noteSilence(Status status);
+  void noteForgotten(Move& move);
+  void finish(Move& move);
+  void keepRate(Move& move);
+
   bool tellsOfCalls() const { return settings_.waits && (!settings_.quiet || settings_.json); }
   void lookBefore();
   void lookAtCalls();
   void showProgress();
   std::string progressOf(const Move& move) const;
   std::string callsAt(ServerId server) const;
-  void fail(int code, const Failure& failure);
-  void failDropped(TableId table);
-  void failAnswer(Status status, const std::string& what);
-  int exitCode() const;
   tools::Json callsAsJson() const;
+  tools::Json asJson(const Move& move) const;
+
+  void failStep(const PlanStep& step, int code, const Failure& failure);
+  void failDropped(const PlanStep& step);
+  void fail(int code, const Failure& failure);
 
   tools::ClusterSession& session_;
   const MoverSettings settings_;
   const volatile sig_atomic_t& interrupted_;
   std::vector<Move> under_way_;
   std::vector<Move> over_;
+  std::vector<Failed> failed_steps_;
   size_t steps_count_ = 0;
   size_t done_ = 0;
   size_t failed_ = 0;
+  int failure_code_ = 0;      // of the first failure
+  bool is_cut_off_ = false;   // the coordinator does not answer, or does not take more moves: nothing more is begun
+  int64_t silent_since_ = 0;  // the coordinator has not answered since; 0: it has
+  std::map<TableId, std::string> table_names_;
   std::set<TableId> dropped_;  // tables, since the steps were planned
-  int failure_code_ = 0;       // of the first failure
   int64_t looked_ns_ = 0;      // at the calls
+  int64_t shown_ns_ = 0;
+  int64_t first_shown_ns_ = 0;
   CallHistory calls_;
   ProgressLines progress_;
 };

@@ -255,7 +255,9 @@ bool Planner::cutBetween(size_t index, ServerId to) {
   const std::optional<Cut> where = cutOf(tablet, wanted / valueOf(tablet));
   if (!where) return false;
   const double gain = gainOf(source, destination, where->share * valueOf(tablet));
-  if (gain < leastOf(source, destination) || !hasRoom(destination, where->size_share * static_cast<double>(tablet.bytes))) return false;
+  if (gain < leastOf(source, destination) ||
+      !hasRoom(destination, where->size_share * static_cast<double>(tablet.bytes)))
+    return false;
   cut(index, *where);
   move(index, to);
   return true;

@@ -35,8 +35,7 @@ PlanInput makeInput(client::ClusterStatus cluster, const std::vector<TabletLoad>
   input.seconds = seconds;
   for (const client::ServerStatus& server : cluster.servers) {
     if (!server.is_alive) continue;
-    const bool has_told =
-        std::ranges::find(loads.calls, server.id, &client::ServerCalls::server) != loads.calls.end();
+    const bool has_told = std::ranges::find(loads.calls, server.id, &client::ServerCalls::server) != loads.calls.end();
     if (server.has_answered && has_told && server.live_bytes_max != 0) {
       input.servers.push_back({.id = server.id, .bytes = server.live_bytes, .bytes_max = server.live_bytes_max});
     } else {

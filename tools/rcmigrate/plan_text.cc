@@ -71,16 +71,25 @@ std::optional<Measure> measureOf(const std::string& text) {
 
 std::string textOf(const PlanInput& input, const Plan& plan, Measure measure) {
   char line[256];
-  std::snprintf(line, sizeof line, "%-24s %18s %18s\n", "server", "now", plan.steps.empty() ? "" : "then");
+  std::snprintf(line, sizeof line, "%-24s %6s %12s %18s %18s\n", "server", "filled", "of", "now",
+                plan.steps.empty() ? "" : "then");
   std::string out = line;
   for (const PlanLevel& level : plan.levels) {
-    std::snprintf(line, sizeof line, "%-24.100s %18s %18s\n", nameOf(input.cluster, level.server).c_str(),
-                  valueText(level.before, measure).c_str(),
+    const PlanServer& server = *std::ranges::find(input.servers, level.server, &PlanServer::id);
+    const double filled = static_cast<double>(server.bytes) / static_cast<double>(server.bytes_max);
+    std::snprintf(line, sizeof line, "%-24.100s %4.0f %% %12s %18s %18s\n", nameOf(input.cluster, level.server).c_str(),
+                  filled * 100, formatBytes(server.bytes_max).c_str(), valueText(level.before, measure).c_str(),
                   plan.steps.empty() ? "" : valueText(level.after, measure).c_str());
     out += line;
   }
   for (const ServerId server : input.silent) {
-    out += nameOf(input.cluster, server) + " does not answer, and is left out\n";
+    out += nameOf(input.cluster, server) + " does not say what it has, and is left out\n";
+  }
+  if (input.moves_under_way != 0) {
+    out += std::to_string(input.moves_under_way) + " moves are under way, and are not counted\n";
+  }
+  if (input.tablets_away != 0) {
+    out += std::to_string(input.tablets_away) + " tablets of dead servers are not back yet, and are not counted\n";
   }
   for (const HotKey& hot : plan.hot_keys) out += hotText(input, hot) + "\n";
   for (const PlanStep& step : plan.steps) out += stepText(input, step) + "\n";
@@ -90,7 +99,7 @@ std::string textOf(const PlanInput& input, const Plan& plan, Measure measure) {
 }
 
 // Hashes and server ids are strings: many readers of JSON keep only 53 bits of a number.
-std::string jsonOf(const PlanInput& input, const Plan& plan, Measure measure) {
+Json jsonOf(const PlanInput& input, const Plan& plan, Measure measure) {
   Json servers = Json::array();
   for (const PlanLevel& level : plan.levels) {
     servers.append({{"server", nameOf(input.cluster, level.server)},
@@ -122,9 +131,9 @@ std::string jsonOf(const PlanInput& input, const Plan& plan, Measure measure) {
                 {"key", key == input.hot_keys.end() ? "" : key->second},
                 {"share", one.share}});
   }
-  return Json{{"by", nameOf(measure)}, {"servers", servers}, {"steps", steps}, {"hot_keys", hot}}.dump(
-             2, Json::BadUtf8::Replace) +
-         "\n";
+  Json silent = Json::array();
+  for (const ServerId server : input.silent) silent.append(nameOf(input.cluster, server));
+  return {{"by", nameOf(measure)}, {"servers", servers}, {"silent", silent}, {"steps", steps}, {"hot_keys", hot}};
 }
 
 }  // namespace ramcore::rcmigrate

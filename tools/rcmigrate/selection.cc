@@ -1,7 +1,7 @@
 #include "tools/rcmigrate/selection.h"
 
 #include <algorithm>
-#include <exception>
+#include <charconv>
 
 namespace ramcore::rcmigrate {
 namespace {
@@ -26,14 +26,12 @@ void addPart(const client::TabletInfo& tablet, const HashRange& part, ServerId t
 }  // namespace
 
 std::optional<KeyHash> parseHash(const std::string& text) {
-  size_t used = 0;
+  const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
+  const char* const begin = text.data() + (is_hex ? 2 : 0);
+  const char* const end = text.data() + text.size();
   KeyHash hash = 0;
-  try {
-    hash = std::stoull(text, &used, 0);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size() || text.front() == '-') return std::nullopt;
+  const auto [at, error] = std::from_chars(begin, end, hash, is_hex ? 16 : 10);
+  if (begin == end || at != end || error != std::errc()) return std::nullopt;
   return hash;
 }
 
@@ -57,27 +55,28 @@ std::vector<PlanStep> stepsFor(const client::TableMap& table, const Selection& s
   };
   std::vector<Part> parts;
   double width = 0;
+  double there = 0;  // what is at `to` already counts, unless a part of what one server has is meant
   for (const client::TabletInfo& tablet : table.tablets) {
-    const bool is_wanted = tablet.owner != to && (!selection.from || tablet.owner == selection.from);
-    if (!is_wanted || tablet.range.first > wanted.last || tablet.range.last < wanted.first) continue;
+    if (tablet.range.first > wanted.last || tablet.range.last < wanted.first) continue;
     const HashRange range{std::max(tablet.range.first, wanted.first), std::min(tablet.range.last, wanted.last)};
-    parts.push_back({&tablet, range});
-    width += widthOf(range);
+    const bool is_meant = !selection.from || tablet.owner == selection.from;
+    if (is_meant) width += widthOf(range);
+    if (is_meant && tablet.owner == to) there += widthOf(range);
+    if (is_meant && tablet.owner != to) parts.push_back({&tablet, range});
   }
   std::vector<PlanStep> steps;
-  double left = width * selection.fraction;
+  double left = width * selection.fraction - there;
   for (const Part& part : parts) {
     const double here = widthOf(part.range);
+    // Sums of widths are rounded. What is less than a thousandth of a tablet makes no part of it.
+    const double sliver = here / 1000;
+    if (selection.fraction < 1 && left < sliver) break;
     HashRange range = part.range;
-    if (selection.fraction < 1 && here > left) {
-      // Less than one in 2^53 of a tablet makes no part of it.
-      const auto hashes = static_cast<uint64_t>(left);
-      if (hashes == 0) break;
-      range.last = std::min(range.last, range.first + (hashes - 1));
+    if (selection.fraction < 1 && here > left + sliver) {
+      range.last = std::min(range.last, range.first + (static_cast<uint64_t>(left) - 1));
     }
     addPart(*part.tablet, range, to, steps);
     left -= here;
-    if (selection.fraction < 1 && left <= 0) break;
   }
   return steps;
 }

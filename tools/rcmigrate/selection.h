@@ -13,10 +13,12 @@ namespace ramcore::rcmigrate {
 struct Selection {
   std::optional<HashRange> range;  ///< nothing: the whole table
   ServerId from{};                 ///< only what is there; none: wherever it is
-  double fraction = 1;             ///< of that, by hashes: above 0, at most 1
+  /// By hashes: above 0, at most 1. Of what is at `from` now; without that, how much of all is to be at the
+  /// destination, with what is there already.
+  double fraction = 1;
 };
 
-/// Reads a key hash, as 0x8000000000000000. Nothing if the text is none.
+/// Reads a key hash, as 0x8000000000000000, or as a decimal number. Nothing if the text is none.
 std::optional<KeyHash> parseHash(const std::string& text);
 /// Reads "FIRST-LAST", two key hashes as 'rcmigrate list' shows them. Failure: BadConfig, in one line.
 Outcome<HashRange> parseRange(const std::string& text);

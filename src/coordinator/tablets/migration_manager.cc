@@ -113,11 +113,11 @@ runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_
     switch (found->second.migration.step) {
       case MigrationStep::GivingUp:
       case MigrationStep::Cancelled:
-      case MigrationStep::Failed:
         co_return Status::Ok;
       case MigrationStep::HandedOver:
       case MigrationStep::Arrived:
       case MigrationStep::Done:
+      case MigrationStep::Failed:
         co_return Status::BadRequest;
       case MigrationStep::Returning:
         co_return Status::Ok;
@@ -336,7 +336,7 @@ runtime::Task<bool> MigrationManager::tryReturn(MigrationId id) {
   active.cancel_wanted = false;
   active.return_problem = "it was not handed back to server " + std::to_string(back.destination.value) + ": " +
                           (outcome.succeeded ? "one of the two servers is dead" : outcome.reason);
-  active.return_status = outcome.lacks_room ? Status::NoSpace : Status::RetryLater;
+  active.return_status = outcome.lacks_room ? Status::NoSpace : Status::Cancelled;
   ++active.returns_given_up;
   parts_.trace.info("move " + std::to_string(id.value) + " goes on; " + active.return_problem);
   const bool stored = co_await moves_.storeReturnEpoch(id, false);

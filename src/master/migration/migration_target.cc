@@ -179,6 +179,8 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   co_await confirmClients(pull);
   pull.state.arriving = std::make_shared<store::ArrivingRange>(pull.tablet().range, pull.anchor->id(),
                                                                partitionsFor(pull.room->objectBytes()));
+  // Tombstones of removals that were under way when the tablet was lent are in the index.
+  if (pull.returns) pull.state.arriving->noteTombstone();
   if (pull.returns) co_return Status::Ok;
   co_return intake_.add(pull.tablet(), pull.first_segment.load(), pull.ended);
 }
@@ -187,8 +189,8 @@ runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
 Status MigrationTarget::keepOwn(Pull& pull) {
   const store::Tablet& wanted = pull.tablet();
   const auto lent = parts_.tablets.get(wanted.id);
-  const bool is_it = lent && lent->state == store::TabletState::Lent && lent->table == wanted.table &&
-                     lent->range == wanted.range;
+  const bool is_it =
+      lent && lent->state == store::TabletState::Lent && lent->table == wanted.table && lent->range == wanted.range;
   if (!is_it) return Status::NotFound;
   // What is damaged here may be older than what was changed there. It cannot be told which keys that is about.
   if (parts_.log.stats().damaged_now.load(std::memory_order_relaxed) != 0) return Status::Corrupt;

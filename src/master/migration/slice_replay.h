@@ -36,6 +36,8 @@ class SliceReplay {
 
  private:
   Status decode(const PulledSlice& slice, ByteSpan bytes);
+  bool isAlone(const log::EntryView& entry) const;
+  Status takeAlone(PulledSlice& slice, const log::EntryView& entry);
   Status noteLost(PulledSlice& slice, const log::EntryView& entry);
 
   const Parts parts_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace ramcore::rcmigrate {
 namespace {
 
@@ -56,8 +58,16 @@ TabletLoad load(ServerId server, uint64_t tablet, uint64_t calls) {
           .hot_key = {}};
 }
 
+/// What both servers say.
+client::ClusterLoads loadsOf(std::vector<TabletLoad> tablets) {
+  client::ClusterLoads loads{.tablets = std::move(tablets), .calls = {}};
+  for (const ServerId id : {kOne, kTwo}) loads.calls.push_back({.server = id, .counts = {}});
+  return loads;
+}
+
 TEST(PlanInput, HasTheServersThatAnswerAndTheirTablets) {
-  const PlanInput input = makeInput(cluster(), {load(kOne, 10, 100)}, {load(kOne, 10, 700), load(kTwo, 11, 9)}, 2, {});
+  const PlanInput input =
+      makeInput(cluster(), {load(kOne, 10, 100)}, loadsOf({load(kOne, 10, 700), load(kTwo, 11, 9)}), 2, {});
   ASSERT_EQ(input.servers.size(), 2U);
   EXPECT_EQ(input.servers[1].id, kTwo);
   EXPECT_EQ(input.servers[1].bytes, 200U);
@@ -70,13 +80,49 @@ TEST(PlanInput, HasTheServersThatAnswerAndTheirTablets) {
   EXPECT_DOUBLE_EQ(input.tablets[0].load, 300) << "calls per second";
   EXPECT_DOUBLE_EQ(input.tablets[1].load, 0) << "it was not there before";
   EXPECT_TRUE(input.tablets[0].may_move);
+  EXPECT_FALSE(input.tablets[1].may_move) << "nobody knows its load";
+  EXPECT_DOUBLE_EQ(input.seconds, 2);
+}
+
+TEST(PlanInput, AServerThatSaysNothingOfItsTabletsIsSilent) {
+  client::ClusterLoads loads = loadsOf({load(kOne, 10, 1)});
+  loads.calls.pop_back();
+  const PlanInput input = makeInput(cluster(), {}, loads, 0, {});
+  EXPECT_EQ(input.servers.size(), 1U) << "it is not taken for an empty one";
+  EXPECT_EQ(input.silent, (std::vector{kTwo, kSilent}));
+}
+
+TEST(PlanInput, TellsWhatItDoesNotCount) {
+  client::ClusterStatus away = cluster(kDead);
+  away.tables[0].tablets[1].is_available = false;
+  MigrationRecord running;
+  running.tablet = TabletId(10);
+  running.state = MigrationStatus::State::Running;
+  const PlanInput input = makeInput(away, {}, loadsOf({load(kOne, 10, 1)}), 0, {running});
+  EXPECT_EQ(input.moves_under_way, 1U);
+  EXPECT_EQ(input.tablets_away, 1U);
+}
+
+TEST(PlanInput, WhoHasBeenEmptiedMayGetItBack) {
+  MigrationRecord move;
+  move.tablet = TabletId(11);
+  move.source = kOne;
+  move.destination = kTwo;
+  move.state = MigrationStatus::State::Done;
+  move.over_for_ns = 20 * kSecond;
+  client::ClusterStatus all_at_two = cluster();
+  all_at_two.tables[0].tablets[0].owner = kTwo;
+  const PlanInput input = makeInput(all_at_two, {}, loadsOf({load(kTwo, 10, 1), load(kTwo, 11, 1)}), 0, {move});
+  ASSERT_EQ(input.tablets.size(), 2U);
+  EXPECT_EQ(input.tablets[1].came_from, ServerId());
 }
 
 TEST(PlanInput, LeavesOutATabletOfWhichItsServerSaysNothing) {
-  EXPECT_EQ(makeInput(cluster(), {}, {load(kOne, 10, 1)}, 0, {}).tablets.size(), 1U);
-  EXPECT_EQ(makeInput(cluster(), {}, {load(kOne, 10, 1), load(kOne, 11, 1)}, 0, {}).tablets.size(), 1U)
+  EXPECT_EQ(makeInput(cluster(), {}, loadsOf({load(kOne, 10, 1)}), 0, {}).tablets.size(), 1U);
+  EXPECT_EQ(makeInput(cluster(), {}, loadsOf({load(kOne, 10, 1), load(kOne, 11, 1)}), 0, {}).tablets.size(), 1U)
       << "another server's word does not count";
-  EXPECT_EQ(makeInput(cluster(kSilent), {}, {load(kOne, 10, 1), load(kSilent, 11, 1)}, 0, {}).tablets.size(), 1U)
+  EXPECT_EQ(makeInput(cluster(kSilent), {}, loadsOf({load(kOne, 10, 1), load(kSilent, 11, 1)}), 0, {}).tablets.size(),
+            1U)
       << "a server of which it is not known how full it is";
 }
 
@@ -84,20 +130,21 @@ TEST(PlanInput, ATabletThatMovesOrIsUnavailableStays) {
   client::ClusterStatus busy = cluster();
   busy.tables[0].tablets[0].is_moving = true;
   busy.tables[0].tablets[1].is_available = false;
-  const PlanInput input = makeInput(busy, {}, {load(kOne, 10, 1), load(kTwo, 11, 1)}, 0, {});
+  const PlanInput input = makeInput(busy, {}, loadsOf({load(kOne, 10, 1), load(kTwo, 11, 1)}), 0, {});
   EXPECT_FALSE(input.tablets[0].may_move);
   EXPECT_FALSE(input.tablets[1].may_move);
 }
 
 TEST(PlanInput, CountersThatBeganAgainAreNoLoad) {
-  const PlanInput input = makeInput(cluster(), {load(kOne, 10, 100)}, {load(kOne, 10, 50)}, 1, {});
+  const PlanInput input = makeInput(cluster(), {load(kOne, 10, 100)}, loadsOf({load(kOne, 10, 50)}), 1, {});
   EXPECT_DOUBLE_EQ(input.tablets[0].load, 0);
+  EXPECT_FALSE(input.tablets[0].may_move);
 }
 
 TEST(PlanInput, AHotKeyIsNamed) {
   TabletLoad hot = load(kTwo, 11, 1);
   hot.hot_key = "celebrity";
-  EXPECT_EQ(makeInput(cluster(), {}, {hot}, 0, {}).hot_keys.at(TabletId(11)), "celebrity");
+  EXPECT_EQ(makeInput(cluster(), {}, loadsOf({hot}), 0, {}).hot_keys.at(TabletId(11)), "celebrity");
 }
 
 TEST(PlanInput, KnowsFromWhereATabletHasComeLately) {
@@ -107,8 +154,8 @@ TEST(PlanInput, KnowsFromWhereATabletHasComeLately) {
   move.destination = kTwo;
   move.state = MigrationStatus::State::Done;
   move.over_for_ns = 20 * kSecond;
-  const std::vector<TabletLoad> loads{load(kTwo, 11, 1)};
-  const auto cameFrom = [&] { return makeInput(cluster(), {}, loads, 0, {move}).tablets.at(0).came_from; };
+  const client::ClusterLoads loads = loadsOf({load(kOne, 10, 1), load(kTwo, 11, 1)});
+  const auto cameFrom = [&] { return makeInput(cluster(), {}, loads, 0, {move}).tablets.at(1).came_from; };
   EXPECT_EQ(cameFrom(), kOne);
   move.over_for_ns = 1'000 * kSecond;
   EXPECT_EQ(cameFrom(), ServerId()) << "long ago";

@@ -152,6 +152,33 @@ TEST_P(LevelTest, ASkewedLoadIsLevelled) {
   EXPECT_TRUE(level(model.servers, model.tablets, GetParam()).steps.empty());
 }
 
+// Each of them gains next to nothing.
+TEST_P(LevelTest, ManySmallTabletsAreLevelled) {
+  Model model;
+  for (int i = 0; i < 3; ++i) model.addServer();
+  for (size_t i = 0; i < 180; ++i) model.addTablet(model.servers[i % 3].id, 4 << 20, 40'000, 100);
+  model.addServer();
+  const Plan plan = level(model.servers, model.tablets, GetParam());
+  EXPECT_LE(plan.steps.size(), 45U);
+  ASSERT_NO_FATAL_FAILURE(model.carryOut(plan));
+  for (const PlanServer& server : model.servers) {
+    EXPECT_NEAR(model.levelOf(server, GetParam()) / model.mean(GetParam()), 1, kTenPercent);
+  }
+  EXPECT_TRUE(level(model.servers, model.tablets, GetParam()).steps.empty());
+}
+
+// The average of many servers is about what each of the others has.
+TEST_P(LevelTest, OneEmptyServerAmongManyGetsItsShare) {
+  Model model;
+  for (int i = 0; i < 40; ++i) {
+    const ServerId server = model.addServer();
+    for (int k = 0; k < 10; ++k) model.addTablet(server, 10 << 20, 100'000, 1'000);
+  }
+  const ServerId empty = model.addServer();
+  ASSERT_NO_FATAL_FAILURE(model.carryOut(level(model.servers, model.tablets, GetParam())));
+  EXPECT_GT(model.levelOf(model.server(empty), GetParam()), 0.7 * model.mean(GetParam()));
+}
+
 TEST_P(LevelTest, WhatIsLevelStays) {
   Model model;
   for (int i = 0; i < 4; ++i) model.addTablet(model.addServer(), (100 + i) << 20, 1'000'000 + i, 10'000 + i);
@@ -242,6 +269,23 @@ TEST(LoadPlan, OneHotKeyIsNamedAndLeft) {
   ASSERT_EQ(plan.hot_keys.size(), 1U);
   EXPECT_EQ(plan.hot_keys[0].hash, kHot);
   EXPECT_NEAR(plan.hot_keys[0].share, 0.67, 0.02);
+}
+
+TEST(LoadPlan, AHotKeyOfATabletWithoutASampleIsLeftAsWell) {
+  Model model;
+  const ServerId hot = model.addServer();
+  model.addServer();
+  model.addTablet(hot, 100 << 20, 1'000'000, 50'000).has_hot_key = true;
+  EXPECT_TRUE(level(model.servers, model.tablets, Measure::Load).steps.empty());
+}
+
+TEST(LoadPlan, WhatChanceExplainsIsLeft) {
+  Model model;
+  for (const int calls : {130, 100}) model.addTablet(model.addServer(), 100 << 20, 1'000'000, calls);
+  for (size_t i = 0; i < 10; ++i) model.addTablet(model.servers[0].id, 1 << 20, 1'000, 1);
+  EXPECT_TRUE(level(model.servers, model.tablets, Measure::Load, 1).steps.empty());
+  EXPECT_FALSE(level(model.servers, model.tablets, Measure::Load, 60).steps.empty());
+  EXPECT_FALSE(level(model.servers, model.tablets, Measure::Load).steps.empty());
 }
 
 TEST(LoadPlan, ALargeTabletIsCutWhereItsCallsAre) {

@@ -63,8 +63,8 @@ TEST(Selection, ARangeInsideOfATabletIsCutTwice) {
 }
 
 TEST(Selection, AFractionTakesWholeTabletsAndAPartOfTheNext) {
-  // Three quarters are elsewhere. A half of them: one tablet and a half.
-  const std::vector<PlanStep> steps = stepsFor(table(), {.range = {}, .from = {}, .fraction = 0.5}, kC);
+  // A quarter is there already. What is lacking are one tablet and a half.
+  const std::vector<PlanStep> steps = stepsFor(table(), {.range = {}, .from = {}, .fraction = 0.625}, kC);
   ASSERT_EQ(steps.size(), 3U);
   EXPECT_EQ(steps[0].range, table().tablets[0].range);
   EXPECT_EQ(steps[1].kind, PlanStep::Kind::Split);
@@ -74,6 +74,42 @@ TEST(Selection, AFractionTakesWholeTabletsAndAPartOfTheNext) {
   ASSERT_EQ(of_a.size(), 1U);
   EXPECT_EQ(of_a[0].range, table().tablets[0].range);
   EXPECT_TRUE(stepsFor(table(), {.range = {}, .from = {}, .fraction = 1e-30}, kC).empty());
+}
+
+TEST(Selection, AFractionThatIsThereIsNotMovedAgain) {
+  EXPECT_TRUE(stepsFor(table(), {.range = {}, .from = {}, .fraction = 0.25}, kC).empty());
+  EXPECT_TRUE(stepsFor(table(), {.range = {}, .from = {}, .fraction = 0.2}, kC).empty());
+  EXPECT_EQ(stepsFor(table(), {.range = {}, .from = {}, .fraction = 0.5}, kC).size(), 1U);
+}
+
+// Widths are added up as numbers of 53 bits.
+TEST(Selection, AFractionThatEndsWithATabletCutsNone) {
+  for (const uint64_t count : {3, 7, 10, 12, 20, 1000}) {
+    client::TableMap even{.table = TableId(7), .name = "t", .tablets = {}, .owners = {}};
+    const KeyHash width = kLast / count;
+    for (uint64_t i = 0; i < count; ++i) {
+      even.tablets.push_back({.id = TabletId(1 + i),
+                              .table = even.table,
+                              .range = {i * width, i + 1 == count ? kLast : (i + 1) * width - 1},
+                              .epoch = TabletEpoch(1),
+                              .owner = kA});
+    }
+    for (uint64_t part = 1; part < count; ++part) {
+      const double fraction = static_cast<double>(part) / static_cast<double>(count);
+      for (const ServerId from : {ServerId(), kA}) {
+        const std::vector<PlanStep> steps = stepsFor(even, {.range = {}, .from = from, .fraction = fraction}, kC);
+        ASSERT_EQ(steps.size(), part) << part << " of " << count;
+      }
+    }
+  }
+}
+
+TEST(Selection, HashesAreRead) {
+  EXPECT_EQ(parseHash("0x8000000000000000"), KeyHash{1} << 63);
+  EXPECT_EQ(parseHash("010"), 10U);
+  for (const char* text : {"", "0x", "+5", " 5", "5 ", "-1", "0x-1", "0x10000000000000000"}) {
+    EXPECT_FALSE(parseHash(text)) << text;
+  }
 }
 
 TEST(Selection, RangesAreRead) {
