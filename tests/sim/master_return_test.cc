@@ -1,5 +1,6 @@
 /// A tablet that was handed over comes back to the server that has lent it, command by command (docs/migration.md,
 /// "A move that is taken back"): what was changed meanwhile follows, and either server may die.
+#include "log/format/segment_format.h"
 #include "sim/hand_over_fixture.h"
 
 namespace ramcore::sim::raw {
@@ -211,6 +212,85 @@ TEST_F(MasterReturnTest, IfTheFormerOwnerDiesTheOtherOneHasItAgain) {
   ASSERT_EQ(take(1, 0, kLast, kBack + 1, 1, false), Status::Ok);
   expectAll(1, kBack + 1);
   world.runFor(kNanosPerSecond);
+  expectAll(1, kBack + 1);
+  expectOwnLogSaysTheSame(1);
+}
+
+// Each of them replaces an object that was kept, and names where that lies: 8 bytes more for a length like this.
+TEST_F(MasterReturnTest, ManySmallObjectsThatWereOverwrittenFit) {
+  constexpr uint64_t kMany = 16'000;
+  std::string value = "v";
+  const auto key_bytes = static_cast<uint32_t>(keyOf(10'000).size());
+  const auto bytesOfOne = [&](bool names) {
+    return log::alignedEntryBytes(key_bytes, static_cast<uint32_t>(value.size()), false, names);
+  };
+  while (bytesOfOne(true) == bytesOfOne(false)) value += "v";
+  fill(10'000, 10'000 + kMany, value);
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  fill(10'000, 10'000 + kMany, std::string(value.size(), 'w'), 1, 2);
+  ASSERT_NO_FATAL_FAILURE(handBack());
+  ASSERT_NO_FATAL_FAILURE(settle());
+  for (uint64_t number = 10'000; number < 10'000 + kMany; number += 997) {
+    EXPECT_EQ(read(keyOf(number), kBack, 0).value, std::string(value.size(), 'w'));
+  }
+  world.runFor(kNanosPerSecond);
+  EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
+}
+
+TEST_F(MasterReturnTest, NotWhileSomethingHereIsDamaged) {
+  fill(0, 300, "old");
+  ASSERT_NO_FATAL_FAILURE(loseAtTheFormerOwner({7}));
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  put(7, "written there", 1, 2);
+  ASSERT_EQ(pullBack(), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullProgress(1, 0, control::PULL_PREPARED).status()), Status::Corrupt);
+  ASSERT_EQ(forgetReturn(kBack), Status::Ok);
+  EXPECT_EQ(read(keyOf(7), 2, 1).value, "written there");
+  ASSERT_EQ(pullProgress(1, 1, control::PULL_JOINED).phase(), control::PULL_JOINED);
+  ASSERT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
+  EXPECT_EQ(read(keyOf(7), 2, 1).value, "written there");
+}
+
+// The same command gives up an attempt of a recovery.
+TEST_F(MasterReturnTest, AnAttemptThatIsGivenUpLeavesTheReturnAsItIs) {
+  fill(0, 300, "old");
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  ASSERT_NO_FATAL_FAILURE(changeAtTheNewOwner());
+  ASSERT_NO_FATAL_FAILURE(prepareReturn());
+  ASSERT_EQ(lend(1, 2, 1), Status::Ok);
+  cut();
+  ASSERT_EQ(takeArriving(1, 0, kLast, kBack, 0), Status::Ok);
+  for (uint64_t number = 0; number < 30; number += 3) put(number, "written here", 0, kBack);
+  removeAll(0, 1, 0, kBack);
+  keepLogOf(1);
+  ASSERT_EQ(recoverOver(1, 0, kBack + 1), Status::Ok);
+  ASSERT_EQ(forgetReturn(kBack + 1), Status::Ok);
+  world.runFor(kNanosPerSecond);
+  ASSERT_EQ(recoverOver(1, 0, kBack + 2), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, kBack + 2, 0, false), Status::Ok);
+  expectAll(0, kBack + 2);
+  world.runFor(kNanosPerSecond);
+  expectAll(0, kBack + 2);
+  expectOwnLogSaysTheSame(0);
+}
+
+TEST_F(MasterReturnTest, IfTheFormerOwnerDiesBeforeItTheOtherOneGoesOnAnswering) {
+  fill(0, 300, "old");
+  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
+  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
+  ASSERT_NO_FATAL_FAILURE(changeAtTheNewOwner());
+  Status status = Status::Ok;
+  ASSERT_NE(freezeForReturn(kBack, status), 0u) << name(status);
+  cut();
+  keepLogOf(0);
+  ASSERT_EQ(recoverOver(0, 1, kBack + 1), Status::Ok);
+  EXPECT_EQ(read(keyOf(0), 2, 1).value, "overwritten there");
+  put(0, "written during the recovery", 1, 2);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, kBack + 1, 1, false), Status::Ok);
   expectAll(1, kBack + 1);
   expectOwnLogSaysTheSame(1);
 }
