@@ -236,7 +236,7 @@ FLAG_CASES = [
     Case("rcmigrate_move_of_a_part_of_a_tablet", lambda test: migrate(test, 1, "--fraction", "0.5"),
          r"--fraction", r"are for a part of a --table", code=2),
     *(Case(f"rcmigrate_move_of_a_fraction_{name}", lambda test, value=value: migrate(test, "--table", "present", f"--fraction={value}"),
-           r"--fraction", r"above 0 and at most 1|number", code=2)
+           r"--fraction", r"above 0 and at most 1|--help", code=2)
       for name, value in (("too_large", "1.5"), ("of_nothing", "0"), ("below_nothing", "-0.5"), ("without_value", "nan"), ("in_words", "half"))),
     *(Case(f"rcmigrate_move_of_a_range_{name}", lambda test, value=value: migrate(test, "--table", "present", "--range", value),
            r"is no range of key hashes", r"write it as 0x", code=2)

@@ -1,6 +1,5 @@
 /// A tablet that was handed over comes back to the server that has lent it, command by command (docs/migration.md,
 /// "A move that is taken back"): what was changed meanwhile follows, and either server may die.
-#include "log/format/segment_format.h"
 #include "sim/hand_over_fixture.h"
 
 namespace ramcore::sim::raw {
@@ -214,28 +213,6 @@ TEST_F(MasterReturnTest, IfTheFormerOwnerDiesTheOtherOneHasItAgain) {
   world.runFor(kNanosPerSecond);
   expectAll(1, kBack + 1);
   expectOwnLogSaysTheSame(1);
-}
-
-// Each of them replaces an object that was kept, and names where that lies: 8 bytes more for a length like this.
-TEST_F(MasterReturnTest, ManySmallObjectsThatWereOverwrittenFit) {
-  constexpr uint64_t kMany = 16'000;
-  std::string value = "v";
-  const auto key_bytes = static_cast<uint32_t>(keyOf(10'000).size());
-  const auto bytesOfOne = [&](bool names) {
-    return log::alignedEntryBytes(key_bytes, static_cast<uint32_t>(value.size()), false, names);
-  };
-  while (bytesOfOne(true) == bytesOfOne(false)) value += "v";
-  fill(10'000, 10'000 + kMany, value);
-  ASSERT_NO_FATAL_FAILURE(handOverAndServe());
-  ASSERT_GE(pullProgress(1, 1, control::PULL_ARRIVED).phase(), control::PULL_ARRIVED);
-  fill(10'000, 10'000 + kMany, std::string(value.size(), 'w'), 1, 2);
-  ASSERT_NO_FATAL_FAILURE(handBack());
-  ASSERT_NO_FATAL_FAILURE(settle());
-  for (uint64_t number = 10'000; number < 10'000 + kMany; number += 997) {
-    EXPECT_EQ(read(keyOf(number), kBack, 0).value, std::string(value.size(), 'w'));
-  }
-  world.runFor(kNanosPerSecond);
-  EXPECT_EQ(world.servers[0]->master().log()->limit().heldBytes(), 0u);
 }
 
 TEST_F(MasterReturnTest, NotWhileSomethingHereIsDamaged) {

@@ -189,6 +189,7 @@ void Mover::beginMove(const PlanStep& step, const client::ClusterStatus& cluster
   move.now.source = tablet.owner;
   move.now.destination = step.to;
   move.now.rate_max = settings_.rate_max;
+  move.rate_is_to_be_looked_at = settings_.rate_max != 0;
   if (settings_.waits) {
     under_way_.push_back(std::move(move));
     return;
@@ -251,10 +252,9 @@ void Mover::noteForgotten(Move& move) {
                                                           "'rcmigrate list' shows where the tablet is"});
 }
 
-// The move may have been begun before, with another rate.
+// The move may have been begun before, with another rate. Whoever changes it later has the last word.
 void Mover::keepRate(Move& move) {
-  const bool is_ours = settings_.rate_max == 0 || move.now.rate_max == settings_.rate_max || move.what.empty();
-  if (is_ours || move.now.step == "arrived") return;
+  if (!std::exchange(move.rate_is_to_be_looked_at, false) || move.now.rate_max == settings_.rate_max) return;
   static_cast<void>(session_.await(coordinator().setMigrationRate(move.migration, settings_.rate_max, deadlineNs())));
 }
 

@@ -48,13 +48,14 @@ class Mover {
  private:
   struct Move {
     uint64_t migration = 0;
-    PlanStep step;
-    std::string what;
-    std::string from_name;
-    std::string to_name;
+    PlanStep step{};
+    std::string what{};
+    std::string from_name{};
+    std::string to_name{};
     int64_t begun_ns = 0;
-    client::MigrationRecord now;
-    std::string outcome;  ///< "done", "failed", ...; empty: it goes on
+    client::MigrationRecord now{};
+    bool rate_is_to_be_looked_at = false;
+    std::string outcome{};  ///< "done", "failed", ...; empty: it goes on
   };
   struct Failed {
     PlanStep step;

@@ -100,7 +100,7 @@ class Planner {
     return weight > 0 ? value / weight : 0;
   }
   static double roomOf(const Server& to) { return kFullMax * to.bytes_max - to.bytes; }
-  static bool hasRoom(const Server& to, double bytes) { return bytes == 0 || bytes <= roomOf(to); }
+  static bool hasRoom(const Server& to, double bytes) { return bytes <= roomOf(to); }
   // By how much the fuller of two servers comes down if `value` goes from one to the other.
   static double gainOf(const Server& from, const Server& to, double value) {
     const double after = std::max((from.value - value) / from.weight, (to.value + value) / to.weight);
@@ -314,7 +314,8 @@ void Planner::drainTablet(size_t index) {
     for (const auto& [id, server] : servers_) {
       if (id == from) continue;
       if (!roomiest || roomOf(server) > roomOf(servers_.at(*roomiest))) roomiest = id;
-      if (!hasRoom(server, bytes)) continue;
+      // An empty tablet fits also where nothing else does.
+      if (bytes != 0 && !hasRoom(server, bytes)) continue;
       if (!emptiest || server.level() < servers_.at(*emptiest).level()) emptiest = id;
     }
     if (emptiest) return move(index, *emptiest);
